@@ -5,10 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SECURITY := $(VENV)/security
-DOCUMENTS := tests/conformance/test_documents.py tests/conformance/test_document_commands.py
+DOCUMENTS := $(addprefix tests/conformance/,test_documents.py test_document_commands.py test_document_nodes.py)
 WHOLE := tests/e2e tests/conformance tests/manual
 # A process that has driven a browser cannot run coroutines of tests any more: hence processes of their own.
 BROWSER := tests/ui
+# What only `make test-long` runs.
+OPERATORS := tests/operators
 LOCKS := requirements.lock requirements-dev.lock
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make lock' --exclude-newer "$(WEEK_AGO)" --extra postgres --extra policies
@@ -52,28 +54,35 @@ else
 endif
 
 test-units: setup
-	$(BIN)/python -m pytest -n 4 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER))
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER) $(OPERATORS))
 
 # What starts whole Jobplanes: a file's tests share one. They mostly wait: hence more of them than two cores.
 test-whole: setup
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS))
+	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS))
 
 test-browser: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(BROWSER)
 
-# What takes half an hour and more: a thousand examples of every property, every kubectl that is found, older client libraries,
-# twenty kills of whatever process (`make test` has five), a hundred of agents, engines and what oci has in place of one (eight),
-# a hundred of schedulers (three), 20,000 requests of the fuzzers, the manifests of Kubernetes' manual, 20,000 pods on 1,000
-# simulated nodes, 20,000 Jobs in the page, and Podman, if there is one.
+# What takes half an hour and more: a thousand examples of every property, every kubectl that is found (`make test` has the
+# newest), more and older client libraries, all of the docker runtime, attacks and kills on every engine (in `make test` on process
+# and oci), twenty kills of whatever process (five), a hundred of agents, engines and what oci has in place of one, a hundred of
+# schedulers (one), 20,000 requests of the fuzzers, PyTorch on two nodes (5 GB, fetched once), the manifests of Kubernetes' manual
+# (with images, if JOBPLANE_WEBSITE names a checkout of github.com/kubernetes/website), 20,000 pods on 1,000 simulated nodes,
+# 20,000 Jobs in the page, operators of the batch world, built with Go from their public source (half an hour and 5 GB, once), and
+# Podman, if there is one.
 test-long: check
 	JOBPLANE_PROPERTIES=thorough $(BIN)/python -m pytest -n 2 --dist worksteal tests/machinery tests/kinds tests/plans tests/scheduler tests/api
 	JOBPLANE_FUZZ_REQUESTS=20000 $(BIN)/python -m pytest -n 2 tests/fuzz
-	JOBPLANE_KUBECTLS=all JOBPLANE_CLIENTS=all JOBPLANE_KILLS=all JOBPLANE_NODE_KILLS=1 JOBPLANE_TEST_SCHEDULER_KILLS=100 \
-		JOBPLANE_TEST_RECORD_KILLS=20 JOBPLANE_STORAGE_KILLS=20 \
+	JOBPLANE_KUBECTLS=all JOBPLANE_CLIENTS=all JOBPLANE_ENGINES=all JOBPLANE_KILLS=all JOBPLANE_NODE_KILLS=1 \
+		JOBPLANE_TEST_SCHEDULER_KILLS=100 JOBPLANE_TEST_RECORD_KILLS=20 JOBPLANE_STORAGE_KILLS=20 JOBPLANE_SNAKEMAKE=1 JOBPLANE_NEXTFLOW=1 JOBPLANE_WEBHOOKS=1 \
 		$(BIN)/python -m pytest -n 2 --dist loadfile -m e2e tests/e2e
+	JOBPLANE_ENGINES=all $(BIN)/python -m pytest -n 2 --dist worksteal tests/runtimes
+	JOBPLANE_TORCH=1 $(BIN)/python -m pytest -k torchrun tests/e2e/test_names.py
 	$(BIN)/python -m pytest -m e2e $(DOCUMENTS)
+	if test -n "$$JOBPLANE_WEBSITE"; then $(BIN)/python -m pytest tests/conformance/test_website.py; fi
 	JOBPLANE_FLEET_NODES=1000 $(BIN)/python -m pytest tests/e2e/test_fleet.py
 	JOBPLANE_UI_JOBS=20000 $(BIN)/python -m pytest --timeout 1200 tests/ui/test_many_rows.py
+	JOBPLANE_OPERATORS=1 $(BIN)/python -m pytest $(OPERATORS)
 	if command -v podman >/dev/null; then JOBPLANE_PODMAN=1 $(BIN)/python -m pytest tests/runtimes/docker/test_podman.py; fi
 
 # The wheel and the sdist, as a release has them, in dist/. Without the network; the page is built by `make setup`.

@@ -6,10 +6,10 @@ cd "$(dirname "$0")/.."
 
 PYTHON=/usr/bin/python3
 MISSING=(bwrap busybox chromium containerd ctr docker dockerd ip iptables kubectl node npm perl podman redis-cli redis-server runc)
-PARTS=(tests/agent tests/main/test_agent_process.py tests/runtimes/process/test_runtime.py tests/runtimes/linux/test_folder_removal.py
-    tests/store/embedded/test_embedded_postgres.py tests/e2e/test_demo.py)
-OCI=(tests/runtimes/oci/test_runtime.py tests/runtimes/test_conformance.py tests/runtimes/test_conformance_surroundings.py
-    tests/e2e/test_engines.py)
+PARTS=(tests/agent/volumes tests/agent/node/test_powers.py tests/agent/pods/test_security_context.py tests/agent/pods/test_isolation.py
+    tests/agent/pods/test_pods_on_processes.py tests/main/test_agent_process.py tests/runtimes/process/test_runtime.py tests/runtimes/linux/test_folder_removal.py
+    tests/store/embedded/test_embedded_postgres.py)
+OCI=(tests/runtimes/oci/test_runtime.py tests/runtimes/test_conformance_surroundings.py tests/e2e/test_engines.py)
 
 if ! "$PYTHON" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
     echo "no $PYTHON >= 3.11 with venv: skipping the checks on the system's own Python"
@@ -34,11 +34,15 @@ as_user() {
         sh -ec 'cd "$0" && exec "$@"' "$checkout" "$@"
 }
 
+link_programs() {
+    ln -sf /usr/bin/* "$home/bin"
+    (cd "$home/bin" && rm -f "${MISSING[@]}")
+}
+
 setup() {
     rm -rf "$home/bin" "$home/pipx" "$home/.local" "$checkout"
     mkdir -p "$home/bin" "$checkout"
-    ln -s /usr/bin/* "$home/bin"
-    (cd "$home/bin" && rm -f "${MISSING[@]}")
+    link_programs
     tar -c --exclude-vcs --exclude-from=<(sed 's|^/||; s|/$||' .gitignore) . | tar -x --no-same-owner -C "$checkout"
     if ((EUID == 0)); then chown -R "$user": "$home/bin" "$checkout"; fi
     as_user make setup "PYTHON=$PYTHON"
@@ -50,8 +54,9 @@ setup() {
 }
 
 check() {
+    link_programs # those, too, that were installed meanwhile
     as_user make demo
-    as_user .venv/bin/python -m pytest -n 4 --dist worksteal "${PARTS[@]}"
+    as_user .venv/bin/python -m pytest -n 2 --dist worksteal "${PARTS[@]}"
     # Containers without a daemon; kubectl and busybox are where the machine has them.
     if [ -x /bin/busybox ] && command -v skopeo crun newuidmap >/dev/null; then
         as_user env PATH=/usr/local/bin:/usr/bin:/bin .venv/bin/python -m pytest -n 2 --dist loadfile "${OCI[@]}" -k oci

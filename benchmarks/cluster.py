@@ -131,7 +131,7 @@ class Checkout:
     async def _start(
         self, folder: Path, runtime: str, nodes: int, more: list[str], environment: Mapping[str, str]
     ) -> tuple[asyncio.subprocess.Process, int]:
-        port = _free_port()
+        port = free_port()
         flags = ["--data-dir", folder / "data", "--port", str(port), "--runtime", runtime, "--nodes", str(nodes), *more]
         with (folder / "log").open("wb") as log:
             child = await asyncio.create_subprocess_exec(
@@ -149,7 +149,8 @@ class Checkout:
         return child, port
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback that nothing has."""
     with socket.socket() as each:
         each.bind(("127.0.0.1", 0))
         port: int = each.getsockname()[1]
@@ -161,13 +162,14 @@ async def _ready(cluster: Cluster, child: asyncio.subprocess.Process) -> None:
         if child.returncode is not None:
             log = cluster.folder.parent / "log"
             raise RuntimeError(f"jobplane up ended with {child.returncode}, see {log}:\n{log.read_text()[-2000:]}")
-        if await _answers(cluster):
+        if await answers(cluster):
             return
         await asyncio.sleep(_POLL)
 
 
-async def _answers(cluster: Cluster) -> bool:
-    if not (cluster.folder / "tls" / "ca.crt").exists():
+async def answers(cluster: Cluster) -> bool:
+    """Whether its API is ready."""
+    if cluster.tls and not (cluster.folder / "tls" / "ca.crt").exists():
         return False
     try:
         async with cluster.client.connection() as connection:

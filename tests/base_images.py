@@ -80,21 +80,49 @@ def _check(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def write_system(target: IO[bytes], packages: Iterable[str]) -> None:
+    """A root file system with these Debian packages, as a tar: the lowest layer of an image."""
+    with tarfile.open(fileobj=target, mode="w") as tar:
+        _add_folders(tar)
+        add_packages(tar, packages)
+        _add_accounts(tar)
+
+
+def write_packages(target: IO[bytes], packages: Iterable[str], below: Iterable[str]) -> None:
+    """What these Debian packages have beyond those below, as a tar: a layer above them."""
+    with tarfile.open(fileobj=target, mode="w") as tar:
+        add_packages(tar, packages, below)
+
+
+def add_packages(tar: tarfile.TarFile, packages: Iterable[str], below: Iterable[str] = ()) -> None:
+    """The files of installed packages and of what they need, without those that lower layers have."""
+    has = {"", *LINKED, *FOLDERS}
+    for path in dict.fromkeys(_files(_closure(packages) - _closure(below))):
+        if str(path).lstrip("/") not in has and path not in OWN:
+            tar.add(path, recursive=False)
+
+
+def _add_folders(tar: tarfile.TarFile) -> None:
+    for name, mode in FOLDERS.items():
+        _add(tar, name, tarfile.DIRTYPE, mode)
+    for name in LINKED:
+        _add(tar, name, tarfile.SYMTYPE, link=f"usr/{name}")
+
+
+def _add_accounts(tar: tarfile.TarFile) -> None:
+    for name in ("passwd", "group"):
+        tar.add(f"/usr/share/base-passwd/{name}.master", f"etc/{name}")
+
+
 def _write_python(target: IO[bytes]) -> None:
     """A root file system like that of python:slim, with this machine's authorities and package index."""
     with tarfile.open(fileobj=target, mode="w|") as tar:
-        for name, mode in FOLDERS.items():
-            _add(tar, name, tarfile.DIRTYPE, mode)
-        for name in LINKED:
-            _add(tar, name, tarfile.SYMTYPE, link=f"usr/{name}")
-        for path in dict.fromkeys(_files(_closure(PROGRAMS))):
-            if str(path).lstrip("/") not in ("", *LINKED, *FOLDERS) and path not in OWN:
-                tar.add(path, recursive=False)
+        _add_folders(tar)
+        add_packages(tar, PROGRAMS)
         for path in OWN:
             if path.exists():
                 tar.add(path)
-        for name in ("passwd", "group"):
-            tar.add(f"/usr/share/base-passwd/{name}.master", f"etc/{name}")
+        _add_accounts(tar)
         for name, program in (("python", "python3"), ("python3", "python3"), ("awk", "mawk")):
             _add(tar, f"usr/local/bin/{name}", tarfile.SYMTYPE, link=f"/usr/bin/{program}")
 

@@ -16,12 +16,14 @@ from app.kinds.pod.container import (
 )
 from app.kinds.pod.pod import Pod, PodSpec, PodStatus, PodTemplateSpec
 from app.machinery.base import Condition, LabelSelector, ObjectMeta
+from app.machinery.feature_gates import GENERIC_WORKLOAD
 from app.plans.jobs.finalizers import TRACKING
 from app.plans.jobs.pod_template import owner_reference
 from app.plans.plan import Create, Delete, Emit, Names, Plan, SetStatus, Update
 
 NOW = datetime(2026, 7, 24, 12, 0, 0, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=2)
+EVERY_API = frozenset({GENERIC_WORKLOAD})  # the feature gates with which every kind is served
 
 UID_LABEL = "batch.kubernetes.io/controller-uid"
 INDEX = "batch.kubernetes.io/job-completion-index"

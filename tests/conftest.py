@@ -25,7 +25,8 @@ from app.registry.verbs.objects import Registry
 from app.store import Key, Store, Write, open_store
 from app.store.embedded.embedded_postgres import Postgres
 from app.store.schema.migrate import migrate
-from tests.build import NOW
+from tests.build import EVERY_API, NOW
+from tests.e2e import migrated_postgres
 
 # How long an example takes depends on who else is busy: there are no deadlines.
 hypothesis.settings.register_profile("quick", max_examples=50, deadline=None)
@@ -38,7 +39,8 @@ gc.disable()
 
 # For clients of plain HTTP: to read every authority that this machine trusts takes longer than most tests.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-# What a crash would lose is lost with the test anyhow, and no test waits for a disk.
+# What a crash would lose is lost with the test anyhow, and no test waits for a disk. Nor for a password: to be asked for one
+# makes connections twice as dear, and tests make thousands. That Postgres asks is for tests/store/embedded.
 FORGETFUL = {"max_connections": "100", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
@@ -72,17 +74,22 @@ END_OTHERS = """
 select count(pg_terminate_backend(pid)) from pg_stat_activity
 where datname = current_database() and pid <> pg_backend_pid()
 """
-# Leaves what a migration leaves.
-EMPTY = "; ".join((
-    *(f"delete from {table}" for table in ("history", "heads", "tokens", "log_streams", "log_chunks", "node_usage")),
+# Leaves what a migration leaves, but for objects.
+EMPTY_OTHERS = "; ".join((
+    *(f"delete from {table}" for table in ("tokens", "log_streams", "log_chunks", "node_usage")),
     "delete from job_records; delete from job_recorder; delete from data_keys",
     *(f"delete from job_record_{part}" for part in ("attempts", "events", "omissions", "restarts")),
     "delete from webhook_deliveries",
     "delete from webhook_cursor",
-    "update counter set revision = 1, floor = 0, secrets_floor = 0, timeline = 0",
     "delete from timelines",
     "insert into timelines (began, after) values (0, 0)",  # which compaction may have deleted
 ))  # fmt: skip
+BACK_TO = """
+delete from history where revision > {0}; delete from heads where revision > {0};
+update counter set revision = {0}, floor = 0, secrets_floor = 0, timeline = 0
+"""
+FIRST = 1  # the revision of a migrated database
+OBJECTS = "select (select revision from counter), (select count(*) from heads), (select count(*) from history)"
 # A copy of a database counts as restored, whose revisions jump: the template's is none.
 SAME_RUN = "delete from server_runs; insert into server_runs values (server_run())"
 FORGET = "delete from history where revision not in (select revision from heads)"
@@ -97,28 +104,72 @@ async def execute(dsn: str, *statements: str) -> None:
         await connection.close()
 
 
-async def give_back(dsn: str) -> None:
-    """Make a database as if fresh."""
-    connection = await asyncpg.connect(dsn)
-    try:
-        async with asyncio.timeout(30):
-            while await connection.fetchval(END_OTHERS):  # noqa: ASYNC110 - Postgres tells nobody
-                await asyncio.sleep(0.002)
-        await connection.execute(EMPTY)
-    finally:
-        await connection.close()
+def _counts(found: asyncpg.Record | None) -> tuple[int, ...]:
+    assert found
+    return tuple(found)
+
+
+class Spare:
+    """Databases that tests have given back, as if fresh: making and dropping one takes longer than most tests.
+
+    One that has been bootstrapped stays so for the next test with a registry, if what was made then is still there.
+    """
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._names: list[str] = []
+        self._bootstrapped: dict[str, tuple[int, ...]] = {}
+
+    async def take(self, template: str, *, is_bootstrapped: bool) -> str:
+        """Return a name. `is_bootstrapped`: better one that is; `bootstrap` finds nothing to do there."""
+        found = next((each for each in self._names if (each in self._bootstrapped) == is_bootstrapped), None)
+        if found:
+            self._names.remove(found)
+            return found
+        name = f"test_{token_hex(4)}"
+        await execute(self._server, f"create database {name} template {template}")
+        await execute(database(self._server, name), SAME_RUN)
+        return name
+
+    async def bootstrap(self, dsn: str, registry: Registry) -> None:
+        name = make_url(dsn).database
+        assert name
+        if name not in self._bootstrapped:
+            await bootstrap(registry)
+            self._bootstrapped[name] = _counts(await registry.store.pool.fetchrow(OBJECTS))
+
+    async def give_back(self, name: str) -> None:
+        connection = await asyncpg.connect(database(self._server, name))
+        try:
+            async with asyncio.timeout(30):
+                while await connection.fetchval(END_OTHERS):  # noqa: ASYNC110 - Postgres tells nobody
+                    await asyncio.sleep(0.002)
+            before = self._bootstrapped.get(name, (FIRST, 0, 0))
+            await connection.execute(f"{EMPTY_OTHERS}; {BACK_TO.format(before[0])}")
+            if _counts(await connection.fetchrow(OBJECTS)) != before:
+                self._bootstrapped.pop(name, None)
+                await connection.execute(f"delete from history; delete from heads; {BACK_TO.format(FIRST)}")
+        finally:
+            await connection.close()
+        self._names.append(name)
+
+    async def drop(self) -> None:
+        await execute(self._server, *(f"drop database {name} with (force)" for name in self._names))
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
-    """The DSN of a server on which databases may be made."""
+    """The DSN of a server on which databases may be made. If it is ours, its database `postgres` is migrated."""
     if given := os.environ.get("JOBPLANE_TEST_DATABASE_URL"):
         yield given
         return
     # The loop stays open for as long as the server is its child.
     with tempfile.TemporaryDirectory(prefix="jobplane-test-") as folder, asyncio.Runner() as runner:
         Path(folder).chmod(0o711)  # as root, Postgres runs as somebody else
-        postgres = Postgres(Path(folder) / "pg", settings=FORGETFUL)
+        rules = Path(folder) / "rules"
+        rules.write_text("local all all trust\n")
+        migrated_postgres.copy_into(Path(folder))
+        postgres = Postgres(Path(folder) / "postgres", settings=FORGETFUL | {"hba_file": str(rules)})
         try:
             yield runner.run(postgres.start())
         finally:
@@ -129,9 +180,11 @@ def server() -> Iterator[str]:
 def template(server: str) -> Iterator[str]:
     """The name of a migrated database that nobody is connected to."""
     name = f"template_{token_hex(4)}"
-    asyncio.run(execute(server, f"create database {name}"))
+    is_migrated = "JOBPLANE_TEST_DATABASE_URL" not in os.environ
+    asyncio.run(execute(server, f"create database {name} template {'postgres' if is_migrated else 'template1'}"))
     try:
-        asyncio.run(migrate(database(server, name)))
+        if not is_migrated:
+            asyncio.run(migrate(database(server, name)))
         yield name
     finally:
         asyncio.run(execute(server, f"drop database {name} with (force)"))
@@ -147,30 +200,24 @@ async def empty(server: str) -> AsyncIterator[str]:
 
 
 @pytest.fixture(scope="session")
-def spare(server: str) -> Iterator[list[str]]:
-    """Names of databases that tests have given back, empty: making and dropping one takes longer than most tests."""
-    names: list[str] = []
-    yield names
-    asyncio.run(execute(server, *(f"drop database {name} with (force)" for name in names)))
+def spare(server: str) -> Iterator[Spare]:
+    made = Spare(server)
+    yield made
+    asyncio.run(made.drop())
 
 
 @asynccontextmanager
-async def borrowed(server: str, template: str, spare: list[str]) -> AsyncIterator[str]:
-    """A migrated database, as if fresh."""
-    if not spare:
-        spare.append(f"test_{token_hex(4)}")
-        await execute(server, f"create database {spare[-1]} template {template}")
-        await execute(database(server, spare[-1]), SAME_RUN)
-    name = spare.pop()
+async def borrowed(server: str, template: str, spare: Spare, *, is_bootstrapped: bool = False) -> AsyncIterator[str]:
+    """The DSN of a migrated database, as if fresh."""
+    name = await spare.take(template, is_bootstrapped=is_bootstrapped)
     yield database(server, name)
-    await give_back(database(server, name))
-    spare.append(name)
+    await spare.give_back(name)
 
 
 @pytest.fixture
-async def dsn(server: str, template: str, spare: list[str]) -> AsyncIterator[str]:
-    """A migrated database of the test's own, as if fresh."""
-    async with borrowed(server, template, spare) as borrowed_dsn:
+async def dsn(server: str, template: str, spare: Spare, request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """A migrated database of the test's own, as if fresh; with a registry, it may be bootstrapped."""
+    async with borrowed(server, template, spare, is_bootstrapped="registry" in request.fixturenames) as borrowed_dsn:
         yield borrowed_dsn
 
 
@@ -186,10 +233,10 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def registry(store: Store, clock: Clock) -> Registry:
+async def registry(store: Store, dsn: str, clock: Clock, spare: Spare) -> Registry:
     """With the namespaces that every cluster starts with, and a clock that is moved by hand."""
     made = Registry(store, clock)
-    await bootstrap(made)
+    await spare.bootstrap(dsn, made)
     return made
 
 
@@ -224,11 +271,11 @@ class Lasting:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lasting(server: str, template: str, spare: list[str]) -> AsyncIterator[Lasting]:
+async def lasting(server: str, template: str, spare: Spare) -> AsyncIterator[Lasting]:
     """For a module whose tests run on the module's loop."""
     async with borrowed(server, template, spare) as dsn, open_store(dsn) as store:
         clock = Clock()
-        made = Lasting(Registry(store, clock), clock)
+        made = Lasting(Registry(store, clock, features=EVERY_API), clock)
         await made.begin()
         yield made
 

@@ -43,4 +43,5 @@ def test_every_attack_case_is_listed_with_the_runtimes_that_it_is_tried_on() -> 
         assert "E `tests/e2e/test_engine_isolation.py::" in row
         assert "P `tests/e2e/test_isolation.py::" in row
     engines = (ROOT / "tests" / "e2e" / "test_engine_isolation.py").read_text(encoding="utf-8")
-    assert 'params=["cri", "docker", "oci"]' in engines
+    assert 'params=["oci", *(["cri", "docker"] if ALL_ENGINES else [])]' in engines
+    assert "JOBPLANE_ENGINES=all" in (ROOT / "Makefile").read_text(encoding="utf-8")

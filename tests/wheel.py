@@ -1,5 +1,6 @@
 """The wheel and the sdist, built of a copy of the checkout, and virtual environments that have nothing else of Jobplane."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ import sysconfig
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.built_once import built_once
 from tests.e2e.cluster import environment
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +50,19 @@ def build(folder: Path) -> Distribution:
     return Distribution(next(made.glob("*.whl")), sdist)
 
 
+def built() -> Distribution:
+    """Return those of the sources as they are, which one process of the tests builds for all."""
+    made = built_once(f"wheel-{_digest()}", _build)
+    return Distribution(next(made.glob("dist/*.whl")), next(made.glob("dist/*.tar.gz")))
+
+
+def _digest() -> str:
+    places = [ROOT / name for name in SOURCES]
+    files = [each for place in places for each in (place.rglob("*") if place.is_dir() else [place]) if each.is_file()]
+    kept = sorted(path for path in files if "__pycache__" not in path.parts)
+    return hashlib.sha256(b"".join(f"{each}".encode() + each.read_bytes() for each in kept)).hexdigest()[:12]
+
+
 class Installed:
     """A virtual environment with the wheel. What it depends on is that of this environment, without its own Jobplane."""
 
@@ -76,3 +91,9 @@ def _check(command: list[str], folder: Path) -> None:
     env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _build(folder: Path) -> None:
+    folder.mkdir()
+    build(folder)
+    shutil.rmtree(folder / "sources")

@@ -239,7 +239,7 @@ class Agent:
                 self._gateway = str(next(IPv4Network(cidr).hosts()))
                 await host.dns.move(self._gateway)
 
-        def on_change() -> Awaitable[None]:
+        def on_change() -> Awaitable[object]:
             return nodes.check(node)
 
         self._network = PodNetworkManager(self._api, node, ip, runtime, self._clock, on_change, on_cidr)

@@ -68,6 +68,12 @@ class DisruptionController:
                 touched.append(budget)
         return touched
 
+    def on_dormancy(self, key: Key, _: Object, is_dormant: bool) -> None:
+        """Pods that have ended, and whose Job has, count no more."""
+        if is_dormant:
+            for pods in self._pods.values():
+                pods.pop(key, None)
+
     def enqueue_all(self) -> Iterable[Key]:
         return [
             Key(BUDGETS.resource, each.metadata.namespace, each.metadata.name)
@@ -78,4 +84,8 @@ class DisruptionController:
         budget = cast("PodDisruptionBudget | None", self._mirror.get(key))
         if budget is None:
             return []
-        return [PlannedWrite(disruption.plan(budget, list(self._pods.get(key, {}).values()), now), [budget])]
+        pods = list(self._pods.get(key, {}).values())
+        return [PlannedWrite(disruption.plan(budget, pods, now, self._find), [budget])]
+
+    def _find(self, resource: str, namespace: str, name: str) -> Object | None:
+        return self._mirror.get(Key(resource, namespace, name))

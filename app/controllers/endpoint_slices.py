@@ -83,6 +83,12 @@ class EndpointSliceController:
                 touched.append(service_key)
         return touched
 
+    def on_dormancy(self, key: Key, obj: Object, is_dormant: bool) -> None:
+        """A dormant pod is no endpoint."""
+        if is_dormant and isinstance(obj, Pod):
+            for service in self._candidates(obj):
+                self._pods[service].pop(key, None)
+
     def _candidates(self, pod: Pod | None) -> dict[Key, Service]:
         if pod is None:
             return {}

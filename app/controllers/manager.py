@@ -5,31 +5,38 @@ One of them is that the epoch is not over that began with the election, before t
 """
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from ipaddress import IPv4Network
 
+from app.controllers.apps.deployments import DeploymentController
+from app.controllers.apps.replica_sets import ReplicaSetController
 from app.controllers.auth.certificate_signing import CertificateSigningController, Signer
 from app.controllers.auth.clusterrole_aggregation import ClusterRoleController
 from app.controllers.batch.cronjobs import CronJobController
 from app.controllers.batch.job_pending_pods import JobPendingPods
 from app.controllers.batch.jobs import JobController
+from app.controllers.batch.stored_jobs import JobReads
 from app.controllers.disruption import DisruptionController
 from app.controllers.endpoint_slices import EndpointSliceController
 from app.controllers.garbage_collection.garbage_collector import GarbageCollector
 from app.controllers.garbage_collection.owner_graph import PartialObjectMetadata
+from app.controllers.interning import JobInterner, PodInterner, PodStubs
+from app.controllers.metrics.dormant_counts import DormantCounts
 from app.controllers.metrics.scheduler import COLLECTOR as SCHEDULER_COLLECTOR
 from app.controllers.metrics.state import COLLECTOR as STATE_COLLECTOR
 from app.controllers.metrics.state import StateMetrics
+from app.controllers.namespaces.custom_resource_definitions import CustomResourceDefinitionController
 from app.controllers.namespaces.namespaces import NamespaceController
 from app.controllers.namespaces.resource_quotas import ResourceQuotaController
 from app.controllers.namespaces.root_ca_publisher import RootCAPublisher
 from app.controllers.namespaces.serviceaccounts import ServiceAccountController
 from app.controllers.nodes.node_ipam import NodeIpamController
 from app.controllers.nodes.node_lifecycle import NodeLifecycleController
-from app.controllers.pod_interning import PodInterner, PodStubs
+from app.controllers.retention.dormant_upkeep import DepartedOwners, DormancyMarking
 from app.controllers.retention.event_retention import EventRetention
 from app.controllers.retention.job_recorder import JobRecorder, RecordRetention
 from app.controllers.retention.log_retention import LogRetention
@@ -42,15 +49,20 @@ from app.controllers.webhooks.webhook_client import WebhookClient
 from app.controllers.webhooks.webhook_delivery import WebhookDelivery
 from app.controllers.webhooks.webhook_messages import WebhookMessages
 from app.kinds import KINDS, by_resource
+from app.kinds.apiextensions.custom_resource_definition import KIND as DEFINITIONS
+from app.kinds.batch.job import KIND as JOBS
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.pod.pod import KIND as PODS
+from app.machinery.feature_gates import GENERIC_WORKLOAD
+from app.plans.jobs.dormancy import is_dormant
 from app.registry import job_history
 from app.registry.history_loss import reporting_losses
+from app.registry.kind_table import KindTable
 from app.registry.leader_election import Epoch, begin
 from app.registry.periodic_task import PeriodicTask, run_periodically
 from app.registry.registry import Registry
 from app.scheduler import DEFAULT, ScoringSettings
-from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, hold_leader_lock
+from app.store import Compacted, DormantKinds, Mirror, OutcomeUnknown, Store, Unavailable, hold_leader_lock
 from app.store.compaction import HistoryCompaction, SecretsCompaction
 from app.store.encryption.reencryption import SecretsReencryption
 from app.store.logs.logs import CAP
@@ -59,11 +71,14 @@ from app.structured_logging import Logger
 
 logger = Logger(__name__)
 _MIRRORED = (
+    ("apps", "v1", "deployments"),
+    ("apps", "v1", "replicasets"),
     ("batch", "v1", "jobs"),
     ("batch", "v1", "cronjobs"),
     ("", "v1", "pods"),
     ("", "v1", "nodes"),
     ("", "v1", "namespaces"),
+    ("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
     ("coordination.k8s.io", "v1", "leases"),
     ("", "v1", "resourcequotas"),
     ("", "v1", "limitranges"),
@@ -74,8 +89,8 @@ _MIRRORED = (
     ("policy", "v1", "poddisruptionbudgets"),
     ("", "v1", "services"),
     ("discovery.k8s.io", "v1", "endpointslices"),
-    ("scheduling.k8s.io", "v1alpha2", "workloads"),
-    ("scheduling.k8s.io", "v1alpha2", "podgroups"),
+    ("scheduling.k8s.io", "v1beta1", "workloads"),
+    ("scheduling.k8s.io", "v1beta1", "podgroups"),
     ("jobplane.dev", "v1", "localqueues"),
     ("certificates.k8s.io", "v1", "certificatesigningrequests"),
     ("", "v1", "persistentvolumes"),
@@ -83,6 +98,8 @@ _MIRRORED = (
     ("storage.k8s.io", "v1", "storageclasses"),
     ("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies"),
     ("admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings"),
+    ("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"),
+    ("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"),
 )
 _PAUSE, _LONGEST_PAUSE = 0.25, 10.0  # seconds after an election that led to nothing
 NAME = "jobplane-controllers"  # of the election, and of the Lease that tells who acts
@@ -149,15 +166,17 @@ async def run(
                     pause, attempt = _PAUSE, attempt + 1
                     logger.info("elected leader; starting the controllers", attempt=attempt)
                     mirror = new_mirror()
-                    StateMetrics(registry.metrics, mirror)
+                    await DormancyMarking(registry.store, mirror, lambda: True).prepare()
+                    dormant = StateMetrics(registry.metrics, mirror).dormant
                     runners = [
                         Runner(registry, mirror, each, epoch)
                         for each in controllers(registry, mirror, nodes, authority, scheduling)
                     ]
                     periodic = periodic_tasks(registry, epoch, retention, client)
+                    periodic += dormant_upkeep(registry.store, mirror, dormant)
                     if traces is not None:
                         periodic.append(TraceExport(registry.store, mirror, traces, registry.metrics))
-                    await _lead(registry, mirror, runners, periodic, epoch, lost)
+                    await _lead(registry, mirror, dormant, runners, periodic, epoch, lost)
                 logger.warning("lost leadership; standing for election again")
             except (Unavailable, OutcomeUnknown, Compacted) as error:  # while it began its epoch, or read what there is
                 logger.warning("lost leadership; standing for election again after a pause", seconds=pause, error=error)
@@ -168,6 +187,7 @@ async def run(
 async def _lead(
     registry: Registry,
     mirror: Mirror,
+    dormant: DormantCounts,
     runners: Sequence[Runner],
     periodic: Sequence[PeriodicTask],
     epoch: Epoch,
@@ -177,11 +197,13 @@ async def _lead(
     feed = registry.store.feed
     feed.lost_touch.clear()
     await registry.store.fill(mirror)
+    gc.freeze()  # a search for cycles would look through all of it again and again; its objects have none
     registry.metrics.gauge(*LEADER).set(1, NAME)
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(runner.run()) for runner in runners]
             tasks += [group.create_task(run_periodically(each, registry.now)) for each in periodic]
+            tasks.append(group.create_task(_count_dormant(registry.store, dormant)))
             ends = [group.create_task(event.wait()) for event in (lost, feed.lost_touch, epoch.over)]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for task in (*tasks, *ends):
@@ -193,15 +215,28 @@ async def _lead(
             registry.metrics.remove_collector(each)
 
 
+async def _count_dormant(store: Store, dormant: DormantCounts) -> None:
+    """Meanwhile controllers act: they need no numbers."""
+    while not dormant.is_complete:
+        try:
+            await dormant.read(store)
+        except Unavailable as error:
+            logger.warning("cannot count dormant objects; trying again", error=error)
+            await asyncio.sleep(_PAUSE)
+
+
 def new_mirror() -> Mirror:
     """An empty copy of all that controllers look at: of most kinds only what belongs to what. Events are too many.
 
-    Of pods that are counted it keeps no more than of most kinds.
+    Of pods that are counted it keeps no more than of most kinds, and nothing when their Job has ended.
     """
     whole = [kind for each in _MIRRORED if (kind := by_resource(*each))]
-    others = [kind for kind in KINDS if kind.stored_as is None and kind not in whole and kind is not EVENTS]
+    others = [kind for kind in KINDS if kind.storage is None and kind not in whole and kind is not EVENTS]
     types = {kind.resource: kind.type for kind in whole} | {kind.resource: PartialObjectMetadata for kind in others}
-    return Mirror(types, {PODS.resource: PodStubs().cut}, {PODS.resource: PodInterner().intern})
+    share = {PODS.resource: PodInterner().intern, JOBS.resource: JobInterner().intern}
+    declare = {DEFINITIONS.resource: lambda crd: {crd.metadata.name: PartialObjectMetadata}}
+    dormant = DormantKinds(JOBS.resource, PODS.resource, is_dormant)
+    return Mirror(types, {PODS.resource: PodStubs().cut}, share, declare, dormant)
 
 
 def controllers(
@@ -211,24 +246,34 @@ def controllers(
     authority: ClusterAuthority = ClusterAuthority(),
     scheduling: ScoringSettings = DEFAULT,
 ) -> list[Controller]:
+    kinds = KindTable(mirror)
     publishing = [RootCAPublisher(mirror, registry.store, authority.certificate)] if authority.certificate else []
     return [
         JobController(
             mirror,
             registry.admission.locks,
             registry.features,
-            read_job=partial(job_history.find_ended, registry),
+            reads=_job_reads(registry),
             pod_security=registry.pod_security,
-            reviewer=registry.admission.reviewer,
+            admission=registry.admission,
         ),
         JobPendingPods(mirror),
-        CronJobController(mirror, registry.admission.locks, registry.pod_security, registry.admission.reviewer),
+        CronJobController(
+            mirror,
+            registry.admission.locks,
+            registry.pod_security,
+            registry.admission,
+            read_stored=registry.store.get_many,
+        ),
+        DeploymentController(mirror, registry.admission.locks, registry.pod_security, registry.admission),
+        ReplicaSetController(mirror, registry.admission.locks, registry.pod_security, registry.admission),
         ResourceQuotaController(mirror, registry.store, registry.admission.locks),
         PersistentVolumeController(mirror, registry.admission.locks),
-        Scheduler(mirror, scheduling, registry.metrics),
+        Scheduler(mirror, scheduling, registry.metrics, has_groups=GENERIC_WORKLOAD in registry.features),
         NodeLifecycleController(mirror, registry.clock, registry.elapsed, nodes.grace),
-        GarbageCollector(mirror, registry.store),
-        NamespaceController(mirror, registry.store),
+        GarbageCollector(mirror, registry.store, kinds),
+        NamespaceController(mirror, registry.store, kinds),
+        CustomResourceDefinitionController(kinds, registry.store),
         ServiceAccountController(mirror),
         ClusterRoleController(mirror),
         DisruptionController(mirror),
@@ -237,6 +282,12 @@ def controllers(
         *publishing,
         *([NodeIpamController(mirror, nodes.pod_cidr)] if nodes.pod_cidr else []),
     ]
+
+
+def _job_reads(registry: Registry) -> JobReads:
+    store = registry.store
+    ended = partial(job_history.find_ended, registry)
+    return JobReads(store.get_many, ended, store.dormant.due, store.dormant.next_expiry)
 
 
 def periodic_tasks(
@@ -255,4 +306,12 @@ def periodic_tasks(
         SecretsReencryption(store.pool, store.keys),
         WebhookMessages(store, outbox),
         WebhookDelivery(store, outbox, webhooks, partial(epoch.commit, store)),
+    ]
+
+
+def dormant_upkeep(store: Store, mirror: Mirror, dormant: DormantCounts) -> list[PeriodicTask]:
+    """Return what the leader does from time to time about what has ended and is not in the mirror."""
+    return [
+        DormancyMarking(store, mirror, lambda: dormant.is_complete),
+        DepartedOwners(store),
     ]

@@ -7,11 +7,11 @@ their write sets share transactions. What was planned from a stale mirror is ref
 import asyncio
 import heapq
 import time
-from collections.abc import Awaitable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from app.controllers.metrics.workqueue import WorkqueueMetrics
 from app.controllers.planned_write import PlannedWrite
@@ -32,6 +32,7 @@ _OUTAGE_RETRY = timedelta(seconds=0.25)
 _SLOW_SECONDS = 0.005  # seconds of CPU time: a key that takes longer to plan rests afterwards, while its changes gather
 _REST = 19.0  # times as long as it took
 _LONGEST_REST = 1.0
+_MOST_WAITING = 1_000  # keys whose plans wait for something
 _LONGEST_WAIT = 60.0  # seconds; then a clock that was set forward is noticed
 _STEP_SECONDS = 1.0  # by which a clock may differ and still count as going
 
@@ -59,6 +60,31 @@ class Serialized(Protocol):
         """Held from planning a key until that is committed."""
 
 
+@runtime_checkable
+class Forgetting(Protocol):
+    """A controller whose caches hold objects that may be dormant (`app.store.mirror`)."""
+
+    def on_dormancy(self, key: Key, obj: Object, is_dormant: bool, /) -> None:
+        """Handle that an object has left the mirror though it exists, or comes back to it."""
+
+
+class _Pause(asyncio.Future[None]):
+    """The runner's wait for the keys in work. Cancelling it cancels the work in the same moment, as `asyncio.gather` does.
+
+    A task group does so one turn of the event loop later. By then the writer may have sent what the runner, which was told to
+    stop, had just put into its queue.
+    """
+
+    def __init__(self, tasks: Mapping[Key, asyncio.Task[None]]) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self._work = tasks
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        for task in tuple(self._work.values()):
+            task.cancel(msg)
+        return super().cancel(msg)
+
+
 class Runner:
     """Runs one controller. What it writes is refused once the epoch is over, if there is one."""
 
@@ -67,6 +93,7 @@ class Runner:
         self._epoch = epoch
         self._mirror = mirror
         self._controller = controller
+        self._locks = controller if isinstance(controller, Serialized) else None
         self._recorder = Recorder(controller.component)
         self._metrics = WorkqueueMetrics(registry.metrics, controller.component)
         self._dirty: dict[Key, float] = {}  # since when, by time.perf_counter
@@ -76,18 +103,25 @@ class Runner:
         self._offset = self._clock_offset()
         self._failures: dict[Key, int] = {}
         self._resting: dict[Key, bool] = {}  # True if it is to be looked at afterwards
+        self._in_work: dict[Key, bool] = {}  # the same, of keys that are planned or written just now
+        self._active = 0  # of these, those that wait neither for a plan nor for a lock
+        self._tasks: dict[Key, asyncio.Task[None]] = {}  # the work on each
+        self._pause: _Pause | None = None  # of the loop
         self._unsure = False  # a commit may have happened that the mirror does not show
         self._wake = asyncio.Event()
         mirror.listen(self._changed)
+        if isinstance(controller, Forgetting):
+            mirror.listen_to_dormancy(controller.on_dormancy)
 
     def _changed(self, key: Key, before: Object | None, now: Object | None) -> None:
         for each in self._controller.on_event(key, before, now):
             self.enqueue(each)
 
     def enqueue(self, key: Key) -> None:
-        if key in self._resting:
-            self._resting[key] = True
-            return
+        for later in (self._in_work, self._resting):
+            if key in later:
+                later[key] = True
+                return
         if key not in self._dirty:
             self._dirty[key] = time.perf_counter()
             self._metrics.note_added(len(self._dirty))
@@ -120,15 +154,43 @@ class Runner:
             self._due = {key: due - step for key, due in self._due.items()}
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Run until cancelled; then writes that still wait in the writer's queue are withdrawn."""
         for key in self._controller.enqueue_all():
             self.enqueue(key)
-        while True:
-            await self._wait()
-            if self._unsure:
-                await self._await_outcome()
-                continue
-            await asyncio.gather(*map(self._sync, self._take()))
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._wait()
+                if self._unsure:
+                    await self._await_outcome()
+                    continue
+                for key in self._take():
+                    self._in_work[key] = False
+                    self._active += 1
+                    self._tasks[key] = group.create_task(self._sync(key))
+                await self._wait_for_active()
+
+    async def _wait_for_active(self) -> None:
+        """Return when the keys taken are done. Those that wait, for a webhook perhaps, delay no other, unless they are many."""
+        while self._is_occupied():
+            self._pause = _Pause(self._tasks)
+            await self._pause
+
+    def _is_occupied(self) -> bool:
+        return self._active > 0 or len(self._in_work) > _MOST_WAITING
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """While a key waits for something that takes its time, others are planned."""
+        self._end_activity()
+        try:
+            yield
+        finally:
+            self._active += 1
+
+    def _end_activity(self) -> None:
+        self._active -= 1
+        if self._pause is not None and not self._pause.done() and not self._is_occupied():
+            self._pause.set_result(None)
 
     def _take(self) -> list[Key]:
         """Take the next keys out of the queue."""
@@ -158,17 +220,11 @@ class Runner:
             except TimeoutError:
                 continue
 
-    def _lock(self, key: Key) -> AbstractAsyncContextManager[object]:
-        return self._controller.lock(key) if isinstance(self._controller, Serialized) else nullcontext()
-
     async def _sync(self, key: Key) -> None:
         """Plan one key and commit; whatever goes wrong, look again."""
         began = time.perf_counter()
         try:
-            async with self._lock(key):
-                planned = self._plan(key)
-                items = await planned if isinstance(planned, Awaitable) else planned
-                results = await self._execute_all(key, items)
+            results = await (self._work(key) if self._locks is None else self._work_under_lock(key, self._locks))
             if failed := _worst_failure(results):
                 raise failed
             self._failures.pop(key, None)
@@ -181,13 +237,32 @@ class Runner:
             self._retry_failed(key, error)
         finally:
             self._metrics.note_worked(time.perf_counter() - began)
+            is_due, _ = self._in_work.pop(key), self._tasks.pop(key)
+            self._end_activity()
+            if is_due:
+                self.enqueue(key)
 
-    def _plan(self, key: Key) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]]:
+    async def _work(self, key: Key) -> list[BaseException | None]:
+        return await self._execute_all(key, await self._plan(key))
+
+    async def _work_under_lock(self, key: Key, locks: Serialized) -> list[BaseException | None]:
+        async with AsyncExitStack() as stack:
+            with self._waiting():
+                await stack.enter_async_context(locks.lock(key))
+            if not self._unsure:
+                return await self._work(key)
+        self.enqueue(key)  # who had the lock does not know what it wrote: that has to be seen first
+        return []
+
+    async def _plan(self, key: Key) -> Sequence[PlannedWrite]:
         """A key that is cheap to plan is planned at every change. So is one that is not, if it has not been of late."""
         began = time.thread_time()
         now = self._registry.now()
         planned = self._controller.reconcile(key, now)
         spent = time.thread_time() - began
+        if isinstance(planned, Awaitable):
+            with self._waiting():
+                planned = await planned
         if spent > _SLOW_SECONDS and not _has_more(planned, now):
             self._resting.setdefault(key, False)
             asyncio.get_running_loop().call_later(min(spent * _REST, _LONGEST_REST), self._end_rest, key)
@@ -200,6 +275,8 @@ class Runner:
     async def _execute_all(self, key: Key, items: Sequence[PlannedWrite]) -> list[BaseException | None]:
         """Return what became of each. The first are on their way to the database while the next are put into writing."""
         tasks: list[asyncio.Task[None]] = []
+        if not items:
+            return []
         try:
             for item in items:
                 tasks.append(asyncio.create_task(self._execute(key, item)))
@@ -304,11 +381,9 @@ class Runner:
         self._enqueue_after(key, delay)
 
 
-def _has_more(planned: Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]], now: datetime) -> bool:
+def _has_more(planned: Sequence[PlannedWrite], now: datetime) -> bool:
     """It did a part of what there is to do, and wants to go on at once: there is nothing to gather."""
-    return isinstance(planned, Sequence) and any(
-        each.plan.again_at is not None and each.plan.again_at <= now for each in planned
-    )
+    return any(each.plan.again_at is not None and each.plan.again_at <= now for each in planned)
 
 
 def _worst_failure(results: Sequence[BaseException | None]) -> BaseException | None:

@@ -57,6 +57,7 @@ __all__ = [
     "Opaque",
     "OwnerReference",
     "Quantity",
+    "ScalePaths",
     "Struct",
     "Time",
     "at",
@@ -85,6 +86,14 @@ class Column(Struct):
     priority: int = 0
 
 
+class ScalePaths(Struct):
+    """Paths of the number of replicas in a custom object: wanted, there, and the selector of its pods."""
+
+    spec_replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...] = ()
+
+
 def _same(obj: Any, *_: Any) -> Any:
     return obj
 
@@ -109,7 +118,10 @@ class Kind(Generic[O]):
     validate:        -> causes of a 422, on create and update.
     validate_update: (new, old) -> further causes on a plain update.
     validate_status: (new, old) -> causes on a status update.
+    validate_ratcheting: (new, old) -> causes on a plain update, in place of `validate` and `validate_update`: what did not
+                     change is not judged again.
     warnings:        (new, old or None) -> texts for Warning headers; also names fields that nothing acts on yet.
+    unknown_fields:  paths of fields that mean nothing, in parts of which the struct does not tell.
     row:             (object, now) -> cells of `columns`, in order.
     fields:          field selectors beyond metadata.name and metadata.namespace.
     grace:           seconds between DELETE and removal when the request names none; 0 removes at once.
@@ -119,10 +131,19 @@ class Kind(Generic[O]):
     on_delete:       what a deletion that does not end at once changes beyond metadata. Idempotent.
     blocks_deletion: True while an object that is being deleted must stay, whatever its metadata says.
     immortal:        names of objects that nobody may delete.
+    core_finalizers: False where finalizers need no slash: in definitions and in custom objects.
     tracked:         False for kinds of which there are too many to record who set which of their fields.
     example:         one valid manifest, for the suites that run over every kind.
-    stored_as:       the (group, resource) that objects are stored under if another version of the same thing.
+    storage:         the kind that objects are stored as, if this is another version of the same thing.
     inward, outward: this kind's struct to the stored kind's and back, for such a second version.
+    singular_name, list_kind: as the names of a custom kind say.
+    scale:           where a custom object has its number of replicas, if it can be scaled.
+    deprecation:     the warning of a deprecated version.
+    feature_gate:    the gate without which the kind is not served; empty: it always is. What is stored stays.
+    definition:      the CustomResourceDefinition of a custom kind, which is live as long as objects can be created.
+    conversion:      the webhook that converts objects of a custom kind between its versions (`WebhookConversion`); None if
+                     `inward` and `outward` do. The registry's verbs then work in this version, and convert where they load and
+                     store.
     """
 
     type: type[O]
@@ -140,7 +161,9 @@ class Kind(Generic[O]):
     validate: Callable[[O], list[Cause]] = _nothing
     validate_update: Callable[[O, O], list[Cause]] = _nothing
     validate_status: Callable[[O, O], list[Cause]] = _nothing
+    validate_ratcheting: Callable[[O, O], list[Cause]] | None = None
     warnings: Callable[[O, O | None], list[str]] = _nothing
+    unknown_fields: Callable[[O], list[str]] = _nothing
     columns: tuple[Column, ...] = ()
     row: Callable[[O, datetime], list[Any]] = _nothing
     fields: Mapping[str, Callable[[O], str]] = field(default_factory=dict)
@@ -151,15 +174,29 @@ class Kind(Generic[O]):
     on_delete: Callable[[O], O] = _same
     blocks_deletion: Callable[[O], bool] = lambda _: False
     immortal: frozenset[str] = frozenset()
+    core_finalizers: bool = True
     tracked: bool = True
     example: str = ""
-    stored_as: tuple[str, str] | None = None
+    storage: "Kind[Any] | None" = None
     inward: Callable[[O], Object] | None = None
     outward: Callable[[Any], O] | None = None
+    singular_name: str = ""
+    list_kind: str = ""
+    scale: "ScalePaths | None" = None
+    deprecation: str = ""
+    feature_gate: str = ""
+    definition: str = ""
+    conversion: Any = None
 
     @cached_property
     def name(self) -> str:
         return self.type.__name__
+
+    def validate_next(self, new: O, old: O) -> list[Cause]:
+        """Return why an object may not be updated so."""
+        if self.validate_ratcheting is not None:
+            return self.validate_ratcheting(new, old)
+        return self.validate(new) + self.validate_update(new, old)
 
     @cached_property
     def is_graceful(self) -> bool:
@@ -168,7 +205,12 @@ class Kind(Generic[O]):
 
     @cached_property
     def singular(self) -> str:
-        return self.name.lower()
+        return self.singular_name or self.name.lower()
+
+    @cached_property
+    def list_name(self) -> str:
+        """The kind of a list of such objects."""
+        return self.list_kind or f"{self.name}List"
 
     @cached_property
     def api_version(self) -> str:

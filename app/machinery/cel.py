@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from app.machinery.quantity import parse
@@ -20,6 +21,12 @@ from app.machinery.quantity import parse
 LONGEST = 4096  # characters of an expression; 15 ms to compile
 _STATUS = re.compile(r"^INVALID_ARGUMENT: | \[INVALID_ARGUMENT\]$")
 INSTALL = "CEL is not installed: pip install 'jobplane[policies]'"
+
+
+@cache
+def is_installed() -> bool:
+    """Return whether expressions can be compiled here."""
+    return find_spec("cel_expr_python") is not None
 
 
 class CelError(Exception):

@@ -54,11 +54,15 @@ def duplicate(field: str, value: Any) -> Cause:
 
 
 def too_long(field: str, limit: int) -> Cause:
-    return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {_count(limit, 'byte')}", field)
 
 
 def too_many(field: str, count: int, limit: int) -> Cause:
-    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {_count(limit, 'item')}", field)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 class ApiError(Exception):

@@ -5,10 +5,14 @@ The command line parses `--feature-gates` with `parse`; the registry and the con
 
 from collections.abc import Iterator
 
-WORKLOAD_WITH_JOB = "WorkloadWithJob"
+GENERIC_WORKLOAD = "GenericWorkload"  # the API of Workloads and PodGroups, and pods that are scheduled by them
+TOPOLOGY_AWARE = "TopologyAwareWorkloadScheduling"  # `schedulingConstraints` of groups
+WORKLOAD_WITH_JOB = "WorkloadWithJob"  # the Job controller makes a Workload and a PodGroup for each Job
 
-KNOWN: dict[str, bool] = {WORKLOAD_WITH_JOB: False}
+KNOWN: dict[str, bool] = {GENERIC_WORKLOAD: False, TOPOLOGY_AWARE: False, WORKLOAD_WITH_JOB: False}
 """Every gate, and whether it is on by default."""
+
+_NEEDS = {TOPOLOGY_AWARE: (GENERIC_WORKLOAD,), WORKLOAD_WITH_JOB: (GENERIC_WORKLOAD,)}
 
 Features = frozenset[str]
 """The gates that are on."""
@@ -19,9 +23,13 @@ _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0"
 
 
 def parse(text: str) -> Features:
-    """Parse `A=true,B=false`, as Kubernetes' components do. ValueError for a malformed pair or an unknown gate."""
+    """Parse `A=true,B=false`, as Kubernetes' components do. ValueError for what is malformed, unknown or lacks another gate."""
     given = dict(map(_parse_gate, filter(None, (part.strip() for part in text.split(",")))))
-    return frozenset(name for name, on in (KNOWN | given).items() if on)
+    features = frozenset(name for name, on in (KNOWN | given).items() if on)
+    for name in sorted(features):
+        if missing := [each for each in _NEEDS.get(name, ()) if each not in features]:
+            raise ValueError(f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]")
+    return features
 
 
 def _parse_gate(text: str) -> tuple[str, bool]:

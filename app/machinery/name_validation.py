@@ -19,6 +19,12 @@ _VALUE = f"({_KEY})?"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 _HEADER = "[-A-Za-z0-9]+"
 
+_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_LABEL_1035_RE = re.compile(_LABEL_1035)
+_LABEL_1035_TEXT = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character"
+)
 _LABEL_RE = re.compile(_LABEL)
 _SUBDOMAIN_RE = re.compile(_SUBDOMAIN)
 _KEY_RE = re.compile(_KEY)
@@ -79,6 +85,14 @@ def _dns_label(value: str) -> list[str]:
     if not _matches(_LABEL_RE, value):
         dotted = _matches(_SUBDOMAIN_RE, value)
         faults.append("must not contain dots" if dotted else _regex_error(_LABEL_TEXT, _LABEL, "my-name", "123-abc"))
+    return faults
+
+
+def dns_label_1035(value: str) -> list[str]:
+    """Validate a DNS-1035 label, which begins with a letter: names of services, versions and custom kinds."""
+    faults = ["must be no more than 63 characters"] if _byte_length(value) > 63 else []
+    if not _matches(_LABEL_1035_RE, value):
+        faults.append(_regex_error(_LABEL_1035_TEXT, _LABEL_1035, "my-name", "abc-123"))
     return faults
 
 

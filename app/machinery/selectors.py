@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.machinery import name_validation
-from app.machinery.base import LabelSelector
+from app.machinery.base import LabelSelector, LabelSelectorRequirement
 from app.machinery.errors import bad_request, format_value
 
 _MISSING = frozenset({None})
@@ -59,7 +59,16 @@ class Selector:
                 return next(iter(each.values))
         return None
 
+    def wanted(self) -> dict[str, tuple[str, ...]]:
+        """Labels that whatever matches has, each with one of these values, as far as the requirements name a few."""
+        return {
+            key: tuple(sorted(value for value in values if value is not None))
+            for key, values, among in self.requirements
+            if among and None not in values and 0 < len(values) <= MOST_WANTED
+        }
 
+
+MOST_WANTED = 100  # values of one label that the database looks for
 MOST_REQUIREMENTS = 1_000  # of one selector in a query: each object of a list is compared with all of them
 
 EVERYTHING = Selector()
@@ -73,6 +82,23 @@ def from_label_selector(selector: LabelSelector | None) -> Selector:
     exact = (_in_requirement(key, (value,)) for key, value in selector.match_labels.items())
     further = (_convert_expression(each.key, each.operator, each.values) for each in selector.match_expressions)
     return Selector((*exact, *further))
+
+
+def format_selector(selector: LabelSelector | None) -> str:
+    """The selector as a text that `parse_labels` reads; empty if it selects nothing or everything."""
+    if selector is None:
+        return ""
+    texts = [(key, f"{key}={value}") for key, value in selector.match_labels.items()]
+    texts += [(each.key, _format_expression(each)) for each in selector.match_expressions]
+    return ",".join(text for _, text in sorted(texts))
+
+
+def _format_expression(each: LabelSelectorRequirement) -> str:
+    if each.operator == "Exists":
+        return each.key
+    if each.operator == "DoesNotExist":
+        return f"!{each.key}"
+    return f"{each.key} {each.operator.lower()} ({','.join(sorted(each.values))})"
 
 
 def _in_requirement(key: str, values: Iterable[str]) -> Requirement:
@@ -224,6 +250,14 @@ class FieldSelector:
             if each.name == name and each.equal:
                 return each.value
         return None
+
+    def wanted(self) -> dict[str, str]:
+        """Fields that whatever matches has; none that may be missing, and not those of the object's key."""
+        return {
+            name: value
+            for name, value, equal in self.requirements
+            if equal and value and name not in {"metadata.name", "metadata.namespace"}
+        }
 
     def check(self, supported: Collection[str]) -> None:
         """Raise 400 for a field that the kind cannot select on; metadata.name and metadata.namespace always can."""

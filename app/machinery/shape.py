@@ -77,9 +77,14 @@ class Field(NamedTuple):
 ANY = Shape("any", "interface {}")
 
 
-@cache
 def shape_of(type_: type) -> Shape:
-    """The shape of a struct."""
+    """The shape of a struct, or of a custom kind, whose type has a schema of its own."""
+    schema = getattr(type_, "structural_schema", None)
+    return _shape_of_struct(type_) if schema is None else cast("Shape", schema.shape)
+
+
+@cache
+def _shape_of_struct(type_: type) -> Shape:
     return _Builder().of(inspect.type_info(type_))
 
 

@@ -33,6 +33,7 @@ from app.main.cli_process import (
 )
 from app.open_files import raise_limit
 from app.runtimes import ProcessOptions, RuntimeChoice, RuntimeName, make_runtime
+from app.runtimes.base import UnfitMachineError
 from app.runtimes.choice import choose
 from app.runtimes.engine.errors import EndpointError
 from app.structured_logging import Fields, Logger
@@ -158,6 +159,8 @@ def _runtime(config: AgentConfig, name: RuntimeName) -> "Runtime":
         )
     except ModuleNotFoundError as error:
         raise ConfigError(f"--runtime {name} needs more packages: pip install 'jobplane[{name}]' ({error})") from error
+    except UnfitMachineError as error:
+        raise ConfigError(f"--runtime {name}: {error}") from error
     except EndpointError as error:
         raise ConfigError(f"--runtime-endpoint: {error}") from error
 

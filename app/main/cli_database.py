@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from app.main.cli_errors import CommandError, ConfigError
@@ -34,8 +35,9 @@ async def open_with_keys(made: Settings, **options: int) -> AsyncIterator["Store
     from app.store import MasterKeyError, master_keys, open_store
 
     keys = master_keys(made.secrets_key_file, made.secrets_key_command)
+    lead = timedelta(seconds=made.secrets_key_lead_seconds)
     try:
-        async with open_store(dsn_of(made), keys=keys, **options) as store:
+        async with open_store(dsn_of(made), keys=keys, key_lead=lead, **options) as store:
             store.keys.check()
             yield store
     except MasterKeyError as error:

@@ -4,15 +4,19 @@ The disruption controller calls `plan`; `app.registry.verbs.eviction` calls `spe
 pod, so that no two evictions spend the same allowed disruption.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from app.kinds import by_name
+from app.kinds.apps.deployment import KIND as DEPLOYMENTS
+from app.kinds.apps.deployment import Deployment
+from app.kinds.apps.replicaset import KIND as REPLICA_SETS
+from app.kinds.apps.replicaset import ReplicaSet
 from app.kinds.core.poddisruptionbudget import PodDisruptionBudget, PodDisruptionBudgetStatus
 from app.kinds.pod.pod import Pod, is_ready
-from app.machinery.base import IntOrString, LabelSelector
+from app.machinery.base import IntOrString, LabelSelector, Object, OwnerReference
 from app.machinery.meta.meta_condition import Condition, with_condition
 from app.machinery.meta.owner_references import controller_of
 from app.plans.plan import Action, Emit, Plan, SetStatus, earliest
@@ -31,10 +35,17 @@ class _UncountableError(Exception):
     """The number of pods that there should be is unknown; says why."""
 
 
-def plan(budget: PodDisruptionBudget, pods: Sequence[Pod], now: datetime) -> Plan:
+FindOwner = Callable[[str, str, str], Object | None]  # resource, namespace, name -> the object that is there
+
+
+def find_nothing(*_: str) -> None:
+    """Finds no owner."""
+
+
+def plan(budget: PodDisruptionBudget, pods: Sequence[Pod], now: datetime, find: FindOwner = find_nothing) -> Plan:
     """`pods` are all that the budget selects. Events are emitted only if the status changes."""
     try:
-        expected, desired = _expected_pods(budget, pods)
+        expected, desired = _expected_pods(budget, pods, find)
     except _UncountableError as error:
         return _fail_sync(budget, str(error), now)
     evicted = _evicted_pods(budget, pods, now)
@@ -118,31 +129,48 @@ def _is_relative(budget: PodDisruptionBudget) -> bool:
     return budget.spec.max_unavailable is not None or isinstance(budget.spec.min_available, str)
 
 
-def _expected_pods(budget: PodDisruptionBudget, pods: Sequence[Pod]) -> tuple[int, int]:
+def _expected_pods(budget: PodDisruptionBudget, pods: Sequence[Pod], find: FindOwner) -> tuple[int, int]:
     """`status.expectedPods` and `status.desiredHealthy`."""
     spec = budget.spec
     if spec.max_unavailable is not None:
-        expected = _sum_scales(pods)
+        expected = _sum_scales(pods, find)
         return expected, max(0, expected - _resolve_percentage(spec.max_unavailable, expected))
     if spec.min_available is None:
         return 0, 0
     if isinstance(spec.min_available, int):
         return len(pods), spec.min_available
-    expected = _sum_scales(pods)
+    expected = _sum_scales(pods, find)
     return expected, _resolve_percentage(spec.min_available, expected)
 
 
-def _sum_scales(pods: Sequence[Pod]) -> int:
-    """The sum of the scales of the pods' controllers. No kind that can own a pod here has a scale, Jobs included."""
+def _sum_scales(pods: Sequence[Pod], find: FindOwner) -> int:
+    """The sum of the scales of the pods' controllers: of ReplicaSets and Deployments, as Jobs have no scale."""
+    scales: dict[str, int] = {}
     for pod in pods:
-        owner = controller_of(pod)
-        if owner is None:
+        if (owner := controller_of(pod)) is None:
             continue
         kind = by_name(owner.api_version.rpartition("/")[0], owner.kind)
         if kind is None:
             raise _UncountableError(f'found no controllers for pod "{pod.metadata.name}"')
-        raise _UncountableError(f"{kind.resource} does not implement the scale subresource")
-    return 0
+        if kind is not REPLICA_SETS:
+            raise _UncountableError(f"{kind.resource} does not implement the scale subresource")
+        scaled = _find_scaled(owner, pod.metadata.namespace, find)
+        if scaled is None:
+            raise _UncountableError(f'found no controllers for pod "{pod.metadata.name}"')
+        scales[scaled.metadata.uid] = scaled.spec.replicas or 0
+    return sum(scales.values())
+
+
+def _find_scaled(owner: OwnerReference, namespace: str, find: FindOwner) -> Deployment | ReplicaSet | None:
+    """The ReplicaSet that owns a pod; in its place the Deployment that it belongs to, if there is one."""
+    found = find(REPLICA_SETS.resource, namespace, owner.name)
+    if not isinstance(found, ReplicaSet) or found.metadata.uid != owner.uid:
+        return None
+    above = controller_of(found)
+    deployment = find(DEPLOYMENTS.resource, namespace, above.name) if above is not None else None
+    if isinstance(deployment, Deployment) and above is not None and deployment.metadata.uid == above.uid:
+        return deployment
+    return found
 
 
 def _resolve_percentage(amount: IntOrString, whole: int) -> int:

@@ -1,9 +1,9 @@
 """What the API means, for any kind: create, get, list, watch, update, patch, delete, bind. Above the store, below HTTP.
 
-What belongs here: `verbs/` (once for all kinds, and what differs by kind), `admission/`, `authorization/`, `agents/` (what agents
-report and ask); here: `registry`, the facade that the API asks; leader election; periodic tasks; the writing of plans and
-of events; the history of Jobs. Nothing here knows HTTP. The API never imports the store: what of the store's vocabulary it
-needs is handed on here.
+What belongs here: `verbs/` (once for all kinds, and what differs by kind), `admission/`, `webhook_calls/`, `authorization/`,
+`agents/` (what agents report and ask); here: `registry`, the facade that the API asks; leader election; periodic tasks; the
+writing of plans and of events; the history of Jobs; conversion of custom objects by webhooks. Nothing here knows HTTP. The API
+never imports the store: what of the store's vocabulary it needs is handed on here.
 
 May import: `app.store`, `app.plans`, `app.kinds`, `app.machinery`. Imported by: `app.api`, `app.controllers`.
 Start reading: `registry`, `verbs.objects`, `verbs.versions` (what an object becomes), `plan_writer`, `leader_election`.

@@ -15,6 +15,7 @@ from app.kinds.scheduling.priorityclass import SYSTEM
 from app.kinds.storage.storageclass import KIND as STORAGE_CLASSES
 from app.kinds.storage.storageclass import LOCAL_CLASS
 from app.machinery.base import Kind, Object, ObjectMeta
+from app.machinery.feature_gates import Features
 from app.plans.admission.rbac import find_uncovered
 from app.registry.authorization import default_roles
 from app.registry.codec import decode, key_of, write_of
@@ -34,7 +35,7 @@ class _Wanted(NamedTuple):
 
 async def bootstrap(registry: Registry) -> None:
     """Create what is missing: one look, and one write if there is something. Many processes may do so at once."""
-    wanted = {key_of(each.kind, each.namespace, each.object.metadata.name): each for each in _wanted()}
+    wanted = {key_of(each.kind, each.namespace, each.object.metadata.name): each for each in _wanted(registry.features)}
     for attempt in range(_TRIES):
         writes = _writes(registry, wanted, await registry.store.get_many(list(wanted)))
         try:
@@ -46,7 +47,7 @@ async def bootstrap(registry: Registry) -> None:
                 raise
 
 
-def _wanted() -> Iterator[_Wanted]:
+def _wanted(features: Features) -> Iterator[_Wanted]:
     for name in FIRST:
         yield _Wanted(NAMESPACES, "", Namespace(metadata=ObjectMeta(name=name)))
     for namespace in FIRST:
@@ -54,7 +55,7 @@ def _wanted() -> Iterator[_Wanted]:
     for priority_class in SYSTEM:
         yield _Wanted(PRIORITY_CLASSES, "", priority_class)
     yield _Wanted(STORAGE_CLASSES, "", LOCAL_CLASS)
-    for each in default_roles.objects():
+    for each in default_roles.objects(features):
         yield _Wanted(kind_of(type(each)), "", each)
 
 

@@ -5,6 +5,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from uuid import UUID
 
 import msgspec
 from msgspec.structs import replace
@@ -44,12 +45,12 @@ _MOST_RESTARTS = 1_000  # of one record
 _times = msgspec.json.Decoder(_EventTimes)
 
 
-async def read_record(registry: Registry, namespace: str, uid: str) -> JobRecord | None:
+async def read_record(registry: Registry, namespace: str, uid_or_name: str) -> JobRecord | None:
     """The record of a Job that lives or has lived in the namespace, with its events; None if there was none."""
-    row = await find_job(registry, namespace, uid)
+    row = await find_job(registry, namespace, uid_or_name)
     if row is None:
         return None
-    records = registry.job_records
+    records, uid = registry.job_records, row.summary.uid
     job = {uid: namespace}
     stored = (await records.attempts(job, MOST_ATTEMPTS))[uid]
     count = (await records.attempt_counts(job))[uid]
@@ -65,20 +66,39 @@ async def read_record(registry: Registry, namespace: str, uid: str) -> JobRecord
     return build_record(row.body, row.summary, whole, omitted, ordered)
 
 
-async def find_job(registry: Registry, namespace: str, uid: str) -> JobRow | None:
-    """A Job as it was last."""
+async def find_job(registry: Registry, namespace: str, uid_or_name: str) -> JobRow | None:
+    """A Job as it was last. A UID counts before a name that looks like one."""
+    found = await _find_by_uid(registry, namespace, uid_or_name) if _is_uid(uid_or_name) else None
+    return found or await _find_by_name(registry, namespace, uid_or_name)
+
+
+async def _find_by_uid(registry: Registry, namespace: str, uid: str) -> JobRow | None:
     records = registry.job_records
-    if found := await records.unrecorded(namespace, uid):
+    if found := await records.unrecorded(namespace, "uid", uid):
         return _row(found)
-    if row := await records.get(namespace, uid):
+    if row := await records.get(namespace, "uid", uid):
         return row
-    live = await records.live(namespace, uid)
+    live = await records.live(namespace, "uid", uid)
     return _row(live) if live else None
+
+
+async def _find_by_name(registry: Registry, namespace: str, name: str) -> JobRow | None:
+    """Of several Jobs of one name, the newest."""
+    records = registry.job_records
+    newest = await records.unrecorded(namespace, "name", name) or await records.live(namespace, "name", name)
+    return _row(newest) if newest else await records.get(namespace, "name", name)
+
+
+def _is_uid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
 
 
 async def find_ended(registry: Registry, namespace: str, uid: str) -> Job | None:
     """A Job that completed or failed, as it was then; None for one that was deleted before, or of which nothing is known."""
-    row = await find_job(registry, namespace, uid)
+    row = await _find_by_uid(registry, namespace, uid)
     return decode_stored(row.body, Job) if row and row.summary.result in ("Complete", "Failed") else None
 
 

@@ -4,9 +4,12 @@ As new as the feed's cursor, which includes whatever this process has written it
 """
 
 import asyncio
+from contextlib import suppress
 
 from app.kinds import KINDS
 from app.store import Mirror, Store
+
+_BEHIND_SECONDS = 1.0
 
 
 class MirrorCache:
@@ -24,6 +27,12 @@ class MirrorCache:
             return mirror
         async with self._lock:
             return self._newest() or await self._fill()
+
+    async def catch_up(self, revision: int | None = None) -> None:
+        """Until the copy is as new as the store, or as this revision; for a moment at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_BEHIND_SECONDS):
+                await self._store.feed.reach(revision or await self._store.revision())
 
     def _newest(self) -> Mirror | None:
         return self._mirror if self._since == self._store.feed.unbroken_since else None

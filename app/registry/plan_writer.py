@@ -10,6 +10,7 @@ import msgspec
 from app.kinds import KINDS
 from app.kinds.core.event import Event, EventSource
 from app.machinery.base import Kind, Object, ObjectMeta, ObjectReference
+from app.machinery.custom.custom_object import CustomObject
 from app.plans.plan import Action, Create, Delete, Emit, Plan, Require, SetStatus, Update
 from app.registry.codec import NAMESPACES, write_of
 from app.registry.uids import new_uid
@@ -17,9 +18,13 @@ from app.registry.verbs import deletion
 from app.store import Key, Write, precondition
 
 
-@cache
 def kind_of(type_: type[Object]) -> Kind:
     """The kind whose objects are of this type."""
+    return type_.kind_record if issubclass(type_, CustomObject) else _built_in(type_)
+
+
+@cache
+def _built_in(type_: type[Object]) -> Kind:
     return next(kind for kind in KINDS if kind.type is type_)
 
 

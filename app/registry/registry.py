@@ -17,6 +17,8 @@ from app.registry.admission.admission import Admission
 from app.registry.admission.policy_cache import PolicyCache
 from app.registry.agents.pod_network_cache import PodNetworkCache
 from app.registry.agents.service_cache import ServiceCache
+from app.registry.conversion import Converter
+from app.registry.kind_table import KindCache
 from app.store import READ_ONLY, Store
 from app.store.encryption.master_keys import MasterKeyError
 from app.store.encryption.reencryption import DataKeyUse
@@ -130,6 +132,11 @@ class Registry:
         return PolicyCache(self.store)
 
     @cached_property
+    def kinds(self) -> KindCache:
+        """The kinds of this process, built-in and custom."""
+        return KindCache(self.store)
+
+    @cached_property
     def services(self) -> ServiceCache:
         return ServiceCache(self.store, self.elapsed)
 
@@ -139,7 +146,12 @@ class Registry:
 
     @cached_property
     def admission(self) -> Admission:
-        return Admission(self.store, self.policy, self.pod_security)
+        return Admission(self.store, self.policy, self.pod_security, self.kinds)
+
+    @property
+    def converter(self) -> Converter:
+        """Converts custom objects by webhooks."""
+        return self.admission.webhooks.converter
 
 
 async def _with_master_key(change: Awaitable[None]) -> None:

@@ -239,6 +239,10 @@ class Login(NamedTuple):
     password: str
 
 
+class UnfitMachineError(RuntimeError):
+    """A runtime cannot be had on this machine, or in this folder; the text says what to change."""
+
+
 class PullError(Exception):
     """An image that cannot be had; `reason` as the kubelet gives it: ErrImagePull, InvalidImageName, ..."""
 

@@ -5,7 +5,8 @@ May import: `app.plans`, `app.kinds`, `app.machinery`. Called by: `app.controlle
 Start reading: `scheduling_round`, one round from top to bottom, then:
 - nodes: `cache` (`Cluster`), `node_info`, `pod_info` (scheduling classes), `filters`, `scores`, `node_ranking`, `placement`;
 - other pods: `pod_affinity`, `topology_spread`, on `pod_counts`;
-- order: `scheduling_queue`, `fair_sharing` (LocalQueues), `quota_admission`, `reclaim`; gangs: `gang_scheduling`;
+- order: `scheduling_queue`, `fair_sharing` (LocalQueues), `quota_admission`, `reclaim`;
+- gangs: `gang_scheduling`, `shared_claims` (volumes of one node);
 - eviction: `preemption` (candidates, victims), `gang_preemption`, `eviction_units` (whole PodGroups, disruption budgets).
 """
 

@@ -1,4 +1,4 @@
-"""Eviction units: a pod by itself, or all pods of a PodGroup with `disruptionMode: PodGroup`; and disruption budgets.
+"""Eviction units: a pod by itself, or all pods of a PodGroup with `disruptionMode.all`; and disruption budgets.
 
 Called by preemption (`preemption`, `gang_preemption`) and `reclaim`, which choose victims by priority, start time and budgets.
 """

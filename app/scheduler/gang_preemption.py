@@ -28,6 +28,7 @@ from app.scheduler.placement import (
     schedule,
 )
 from app.scheduler.preemption import CandidateSearch, PreemptionContext, Reprieve, Victims, free_without
+from app.scheduler.shared_claims import find_sharers
 
 NO_VICTIMS = Victims(())
 MAX_PLACEMENTS, MAX_PLACEMENT_PODS = 16, 4_000  # topology domains that are tried, and pods of the gang in all of them
@@ -43,8 +44,10 @@ class GangPreemption:
 
 
 def gang_priority(group: PodGroupInfo) -> int:
-    """That of its least important pod: a gang evicts only pods that each of its pods could evict."""
-    return min(priority_of(pod) for pod, _ in group.pending.values())
+    """That of its least important pod, or of the group if that is lower: a gang evicts what each of its pods could evict."""
+    least = min(priority_of(pod) for pod, _ in group.pending.values())
+    own = group.object.spec.priority if group.object is not None else None
+    return least if own is None else min(least, own)
 
 
 def find_earlier_preemption(group: PodGroupInfo, context: PreemptionContext) -> GangPreemption | None:
@@ -61,7 +64,9 @@ def find_earlier_preemption(group: PodGroupInfo, context: PreemptionContext) -> 
 
 
 def find_preemption(group: PodGroupInfo, context: PreemptionContext) -> GangPreemption | None:
-    """The preemption of the lowest cost among all placements."""
+    """The preemption of the lowest cost among all placements. None for pods that need one node: it is not looked for."""
+    if find_sharers(group.pending.values()):
+        return None
     found = (_preempt_in(group, placement, context) for placement in _find_placements(group, context))
     return min((each for each in found if each is not None), key=lambda each: each.victims.cost, default=None)
 

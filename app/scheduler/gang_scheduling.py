@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from app.kinds.pod.pod import Pod, is_terminal
-from app.kinds.scheduling.pod_group_validation import POD_GROUP
-from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup
+from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup, disrupts_whole
 from app.machinery.meta.meta_condition import condition
 from app.plans.jobs.indexes import COMPLETION_INDEX
 from app.scheduler.cache import Cluster
@@ -24,6 +23,7 @@ from app.scheduler.placement import (
     schedule,
 )
 from app.scheduler.pod_info import queue_sort_key
+from app.scheduler.shared_claims import find_sharers, schedule_together
 
 MIN_COUNT_NOT_REACHED = "waiting for minCount pods from a gang to appear in scheduling queue"
 
@@ -58,8 +58,8 @@ class PodGroupInfo:
 
     @property
     def disrupts_whole(self) -> bool:
-        """`disruptionMode: PodGroup`: its pods are evicted together."""
-        return self.object is not None and self.object.spec.disruption_mode == POD_GROUP
+        """`disruptionMode.all`: its pods are evicted together."""
+        return self.object is not None and disrupts_whole(self.object.spec)
 
     @property
     def has_nominated_pods(self) -> bool:
@@ -101,21 +101,28 @@ class PodGroupInfo:
 
 
 class PodGroups:
-    """All PodGroups, and all groups that pods name."""
+    """All PodGroups, and all groups that pods name. None where the feature gate is off: pods are scheduled by themselves."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_enabled: bool = True) -> None:
+        self._is_enabled = is_enabled
         self._groups: dict[PodGroupKey, PodGroupInfo] = {}
 
     def gang_of(self, pod: Pod) -> PodGroupInfo | None:
         """The group with which the pod is scheduled; None if it is scheduled by itself."""
-        key = _group_key(pod)
+        key = self._group_key(pod)
         group = self._get(key) if key is not None else None
         return group if group is not None and group.schedules_together else None
 
     def group_of(self, pod: Pod) -> PodGroupInfo | None:
         """The group that the pod names."""
-        key = _group_key(pod)
+        key = self._group_key(pod)
         return self._groups.get(key) if key is not None else None
+
+    def _group_key(self, pod: Pod) -> PodGroupKey | None:
+        group = pod.spec.scheduling_group
+        if group is None or not group.pod_group_name or not self._is_enabled:
+            return None
+        return pod.metadata.namespace, group.pod_group_name
 
     def _get(self, key: PodGroupKey) -> PodGroupInfo:
         return self._groups.setdefault(key, PodGroupInfo(key))
@@ -134,7 +141,7 @@ class PodGroups:
         Returns the pods of its group if these are scheduled together from now on, or one by one.
         """
         pod = now or before
-        key = _group_key(pod) if pod is not None else None
+        key = self._group_key(pod) if pod is not None else None
         if pod is None or key is None:
             return []
         group, uid = self._get(key), pod.metadata.uid
@@ -153,11 +160,6 @@ class PodGroups:
     def _drop_if_empty(self, group: PodGroupInfo) -> None:
         if group.is_empty:
             del self._groups[group.key]
-
-
-def _group_key(pod: Pod) -> PodGroupKey | None:
-    group = pod.spec.scheduling_group
-    return (pod.metadata.namespace, group.pod_group_name) if group is not None and group.pod_group_name else None
 
 
 def _scheduling_fields(group: PodGroupInfo) -> object:
@@ -247,12 +249,16 @@ def schedule_gang(group: PodGroupInfo, cluster: Cluster) -> GangAttempt:
     if len(pods) < needed:
         counts = f"{placed + len(pods)}/{group.min_count} pods of the group are there"
         return _reject(group, pods, _GangDiagnosis({}, frozenset(), f"{MIN_COUNT_NOT_REACHED}: {counts}"))
-    if group.has_nominated_pods and (nominated := _schedule_nominated(group, pods, cluster)) is not None:
+    if (
+        group.has_nominated_pods
+        and not find_sharers(pods)
+        and (nominated := _schedule_nominated(group, pods, cluster)) is not None
+    ):
         return nominated
     best: tuple[int, Diagnosis] | None = None
     for placement in find_placements(group.topology_key, pods, needed, group.bound.values(), cluster):
         with cluster.trial() as trial:
-            outcome = schedule(restrict(pods, placement), cluster)
+            outcome = schedule_together(restrict(pods, placement), cluster)
             count = len(outcome.bound)
             if count >= max(needed, 1):
                 trial.commit()

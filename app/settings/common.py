@@ -51,7 +51,7 @@ class CommonSettings(BaseSettings):
     feature_gates: Annotated[
         str,
         about(
-            "Feature gates that are off by default in Kubernetes, comma-separated, such as WorkloadWithJob=true.",
+            "Feature gates that are off by default in Kubernetes, comma-separated, such as GenericWorkload=true.",
             "none",
         ),
     ] = ""
@@ -94,6 +94,17 @@ class CommonSettings(BaseSettings):
             "controllers",
         ),
     ] = ""
+    secrets_key_lead_seconds: Annotated[
+        float,
+        about(
+            "Seconds after `jobplane secrets rotate` until the new data key is used; every process reads new keys four times "
+            "as often. The API and the controllers need the same.",
+            "",
+            "api",
+            "controllers",
+            ge=1,
+        ),
+    ] = 20
     log_cap_mib: Annotated[
         float,
         about(

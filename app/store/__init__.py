@@ -1,8 +1,8 @@
 """The store: everything that is remembered. Postgres, which nothing outside this package knows. `open_store` is the way in.
 
 What belongs here: objects and their history: the commit of write sets, reads, the change feed, mirrors, timelines, compaction;
-beside them tokens, job records, the outbox of webhooks, the leader lock; and `logs/`, `encryption/` (of Secrets), `schema/`
-with its migrations, `embedded/` (the Postgres of `jobplane up`).
+beside them tokens, job records, the outbox of webhooks, the locks of leaders and of rare writes; and `logs/`, `encryption/` (of
+Secrets), `schema/` with its migrations, `embedded/` (the Postgres of `jobplane up`).
 
 May import: `app.plans`, `app.kinds`, `app.machinery`. Imported by: the registry, the API, controllers, `app.main`.
 Start reading: `store`, `commit` (the only way to write), `change_feed`, `reader`, `mirror`.
@@ -15,7 +15,7 @@ from app.store.encryption.master_keys import MasterKeyError, master_keys
 from app.store.errors import Compacted, Conflict, Key, OutcomeUnknown, Unavailable
 from app.store.leader_lock import hold_leader_lock
 from app.store.logs.logs import Append, Stream
-from app.store.mirror import Mirror
+from app.store.mirror import DormantKinds, Mirror
 from app.store.reader import SHORT_HISTORY, Page, Query, StoredObject
 from app.store.store import READ_ONLY, Store, open_store
 from app.store.tokens import Admission, Holder, Limits, Listed, Need, Place, Renewal
@@ -30,6 +30,7 @@ __all__ = [
     "Change",
     "Compacted",
     "Conflict",
+    "DormantKinds",
     "Feed",
     "Holder",
     "Key",

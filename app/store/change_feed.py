@@ -32,6 +32,11 @@ _DECODER = msgspec.json.Decoder(SelectorIndex)
 decode_selector_index = _DECODER.decode
 
 
+def encode_label(name: str, value: str) -> str:
+    """Return a label or field as it stands in the JSON of a selector index."""
+    return msgspec.json.encode({name: value})[1:-1].decode()
+
+
 class Change:
     """One version of one object. `body` is its JSON without resourceVersion; `old_selector_index` that of the version before,
     unless it is the same; `previous` is that version's revision, 0 for the first, None if it is not known.

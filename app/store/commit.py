@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 from uuid import uuid4
 
@@ -58,6 +59,8 @@ class Write:
     owner: str | None = None
     node: str | None = None
     deleting: bool = False
+    dormant: str | None = None  # summary, if controllers need not hold the object any more
+    expires_at: datetime | None = None  # of a dormant object
     object: Object | None = None  # what body says, for mirrors in this process: they need not decode it again
 
 
@@ -228,7 +231,7 @@ class Writer:
 
     async def _call(self, batch: list[_PendingSet]) -> asyncpg.Record | None:
         """Anew, if the server has ended the session and nothing was sent to it any more."""
-        values = (*_columns(batch, self._keys), self.origin)
+        values = (*_columns(batch, self._keys), self.origin, *_dormancy_columns(batch))
         try:
             return await (await self._ensure_connection()).fetchrow(_CALL, *values, timeout=COMMIT_SECONDS)
         except asyncpg.InternalClientError as error:
@@ -333,7 +336,8 @@ def _change(write: Write, revision: int) -> Change:
 
 # How asyncpg refuses a query on a connection that the server has ended and that is not closed yet.
 _UNSENT = "cannot switch to state"
-_CALL = "select previous, refused from commit_write_sets($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+_CALL = """select previous, refused
+    from commit_write_sets($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -356,3 +360,8 @@ def _columns(batch: list[_PendingSet], keys: KeyRing) -> tuple[list[object], ...
         [write.node for write in writes],
         [write.deleting for write in writes],
     )
+
+
+def _dormancy_columns(batch: list[_PendingSet]) -> tuple[list[object], ...]:
+    writes = [write for waiting in batch for write in waiting.writes]
+    return [write.dormant for write in writes], [write.expires_at for write in writes]

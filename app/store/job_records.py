@@ -7,7 +7,7 @@ moves in the same transaction. So nothing is missed or counted twice, whenever a
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import asyncpg
 import msgspec
@@ -24,6 +24,9 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 MOST_EVENTS = 500  # of one record, and of one object in one namespace
 MOST_BYTES = 16 << 20  # of history in one part
 MOST_EVENT_PODS = 100  # pods whose events a record shows: the newest
+
+By = Literal["uid", "name"]
+"""What a Job is looked for by."""
 
 
 class Version(NamedTuple):
@@ -240,14 +243,15 @@ _SWEEP_ATTEMPTS = f"""with old as (
 _SUMMARY = (
     "r.uid, r.namespace, r.name, r.labels, r.result, r.created_at, r.started_at, r.ended_at, r.deleted_at, r.rerun_of"
 )
-_GET = f"select {_SUMMARY}, r.revision, r.body from job_records r where r.namespace = $1 and r.uid = $2"
+_GET = f"""select {_SUMMARY}, r.revision, r.body from job_records r where r.namespace = $1 and r.{{0}} = $2
+    order by r.ended_at desc limit 1"""
 _BODIES = "select uid, body from job_records where uid = any($1)"
 # A Job that has not ended, or whose end is not recorded yet: its newest version.
 _UNRECORDED = """select revision, body, case change when 'D' then recorded_at end as deleted_at from history
     where kind = 'jobs.batch' and revision > coalesce((select revision from job_recorder), 0)
-        and uid = $2 and namespace = $1 order by revision desc limit 1"""
+        and {0} = $2 and namespace = $1 order by revision desc limit 1"""
 _LIVE = """select revision, body, null::timestamptz as deleted_at from heads h join history s using (revision)
-    where h.kind = 'jobs.batch' and h.namespace = $1 and h.uid = $2"""
+    where h.kind = 'jobs.batch' and h.namespace = $1 and h.{0} = $2"""
 _ATTEMPTS = """select j.uid as job_uid, a.* from unnest($1::text[], $2::text[]) as j(uid, namespace) cross join lateral (
         select pod, pod_uid, index, node, created_at, started_at, ended_at, phase, exit_code, reason, message,
             peak_memory_bytes, restart_count
@@ -348,23 +352,23 @@ class JobRecords:
         """The JSON of Jobs that have a record, by UID."""
         return {row["uid"]: row["body"] for row in await call_database(self._pool.fetch(_BODIES, uids))}
 
-    async def get(self, namespace: str, uid: str) -> JobRow | None:
-        """Return the record of a Job."""
-        row = await call_database(self._pool.fetchrow(_GET, namespace, uid))
+    async def get(self, namespace: str, by: By, value: str) -> JobRow | None:
+        """Return the record of a Job; of several of one name that of the newest."""
+        row = await call_database(self._pool.fetchrow(_GET.format(by), namespace, value))
         if row is None:
             return None
         values = dict(row)
         revision, body = values.pop("revision"), values.pop("body")
         return JobRow(_summary(values), revision, body)
 
-    async def unrecorded(self, namespace: str, uid: str) -> Version | None:
+    async def unrecorded(self, namespace: str, by: By, value: str) -> Version | None:
         """The newest version of a Job that history has and the records have not."""
-        row = await call_database(self._pool.fetchrow(_UNRECORDED, namespace, uid))
+        row = await call_database(self._pool.fetchrow(_UNRECORDED.format(by), namespace, value))
         return None if row is None else Version("jobs.batch", *row)
 
-    async def live(self, namespace: str, uid: str) -> Version | None:
-        """A Job that is there."""
-        row = await call_database(self._pool.fetchrow(_LIVE, namespace, uid))
+    async def live(self, namespace: str, by: By, value: str) -> Version | None:
+        """A Job that is there. No index helps to find one by its UID."""
+        row = await call_database(self._pool.fetchrow(_LIVE.format(by), namespace, value))
         return None if row is None else Version("jobs.batch", *row)
 
     async def attempts(self, jobs: Mapping[str, str], limit: int) -> Mapping[str, list[Attempt]]:

@@ -1,14 +1,14 @@
 """Reader: one object, many, lists with their revision, and the history. All from one pool of connections."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import accumulate
 from typing import Any
 
 import asyncpg
 
-from app.store.change_feed import Change, SelectorIndex, decode_selector_index, versioned
+from app.store.change_feed import Change, SelectorIndex, decode_selector_index, encode_label, versioned
 from app.store.encryption.encryption import ENCRYPTED, KeyRing
 from app.store.errors import Compacted, Key, NewTimeline
 from app.store.timeline import BEGINNING
@@ -70,6 +70,9 @@ class Query:
     deleting: True for those that are on their way out, False for those that are not.
     at: as it was at this revision, which the store must have given out; None for now.
     with_selector_index: whether that is read, too: lists without a selector can do without.
+    labels: labels that are wanted, each with one of its values; fields: fields that are wanted. Most objects without them are
+    left out, not all: the caller matches the rest.
+    awake: only what is not dormant, of a kind that may be (`app.plans.jobs.dormancy`).
     size: bytes at which a page ends, with the object that reaches them; None for no such limit.
     """
 
@@ -82,6 +85,9 @@ class Query:
     limit: int | None = None
     at: int | None = None
     with_selector_index: bool = True
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
+    awake: bool = False
     size: int | None = None
 
 
@@ -91,6 +97,10 @@ def _floor(kind: str, revision: str) -> str:
     return f"coalesce({BEGINNING.format(revision)}, {compacted}) as floor"
 
 
+DORMANT_KINDS = frozenset({"jobs.batch", "pods"})
+_AWAKE = "h.dormant is null and h.kind in ('jobs.batch', 'pods')"  # in the words of the index heads_awake
+# In the words of the index heads_by_label.
+LABELS = """regexp_split_to_array(split_part(h.marks, '"fields":{', 1), '[{},]+')"""
 _NO_SELECTOR_INDEX = "null::text as marks"
 _COLUMNS = "h.kind, h.namespace, h.name, h.uid, h.revision, h.marks, s.body"
 # The index on revisions, which follow time, gives the first few in order.
@@ -233,12 +243,16 @@ class Reader:
             return changes, changes[-1].revision, True
         return changes, up_to if up_to is not None else rows[0]["store_revision"], False
 
-    async def history_of(self, kind: str, after: int, up_to: int, limit: int | None = None) -> list[Change]:
-        """The first of one kind's changes in (after, up_to]; Compacted if some of them are gone."""
+    async def history_of(
+        self, kind: str, after: int, up_to: int, limit: int | None = None, node: str | None = None
+    ) -> list[Change]:
+        """The first of one kind's changes in (after, up_to]; Compacted if some of them are gone. `node` as `Store.history_of`."""
+        bound = "" if node is None else "and (strpos(marks, $5) > 0 or strpos(old_marks, $5) > 0)"
         sql = f"""select {_floor(kind, "$2")}, x.* from counter c left join lateral (
-            select * from history where kind = $1 and revision > $2 and revision <= $3 order by revision limit $4
+            select * from history where kind = $1 and revision > $2 and revision <= $3 {bound} order by revision limit $4
             ) x on true"""
-        return self._changes(await self._pool.fetch(sql, kind, after, up_to, limit), after)
+        values = () if node is None else (encode_label("spec.nodeName", node),)
+        return self._changes(await self._pool.fetch(sql, kind, after, up_to, limit, *values), after)
 
 
 class _Values(list[object]):
@@ -270,10 +284,33 @@ def _page(query: Query) -> tuple[str, _Values]:
         where.append(f"h.node = {values.add(query.node)}")
     if query.deleting is not None:
         where.append(f"h.deleting = {values.add(query.deleting)}")
+    if query.awake:
+        where.append(_AWAKE)
+    where += _has_wanted(query, values)
     page = f"""select h.kind, h.namespace, h.name, h.uid, h.revision, {_content(query, "h", "s", values)}
         from heads h join history s using (revision) where {" and ".join(where)}
         order by h.namespace, h.name {_limit(query, values)}"""
     return f"select c.revision as store_revision, x.* from counter c left join lateral ({page}) x on true", values
+
+
+def _has_wanted(query: Query, values: _Values) -> list[str]:
+    """Conditions on labels and fields in `heads h`.
+
+    They look at the text of the selector index, which is not decoded: that takes a hundred times as long. What is dormant may be
+    a million objects: an index finds it by its labels.
+    """
+    conditions = [_has_text(name, [value], values) for name, value in query.fields.items()]
+    for label, wanted in query.labels.items():
+        conditions.append(_has_text(label, wanted, values))
+        if query.kind in DORMANT_KINDS:
+            pairs = values.add([encode_label(label, value) for value in wanted])
+            conditions.append(f"({_AWAKE} or h.dormant is not null and {LABELS} && {pairs}::text[])")
+    return conditions
+
+
+def _has_text(name: str, wanted: Sequence[str], values: _Values) -> str:
+    found = (f"strpos(h.marks, {values.add(encode_label(name, value))}) > 0" for value in wanted)
+    return f"({' or '.join(found)})"
 
 
 def _content(query: Query, head: str, version: str, values: _Values) -> str:
@@ -311,6 +348,7 @@ def _page_at(query: Query) -> tuple[str, _Values]:
         head += f" and h.node = {node}"
         then += f""" and coalesce((select coalesce(v.marks::json #>> '{{fields,spec.nodeName}}', '') = {node} from history v
             where v.revision = first.previous), true)"""
+    head = " and ".join((head, *_has_wanted(query, values)))
     content = _content(query, "v", "v", values)
     return (
         f"""select c.revision as store_revision, {_floor(query.kind, at)}, x.* from counter c left join lateral (

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
+from itertools import islice
 
 import asyncpg
 
@@ -13,10 +14,12 @@ from app.store.batching_loader import BatchingLoader
 from app.store.change_feed import Change, Feed
 from app.store.commit import CONNECT_SECONDS, Write, Writer
 from app.store.database_metrics import DatabaseMetrics
-from app.store.encryption.encryption import KeyRing
+from app.store.dormant_objects import DormantObjects
+from app.store.encryption.encryption import LEAD, KeyRing
 from app.store.encryption.master_keys import MasterKeys
 from app.store.encryption.reencryption import DataKeyUse, data_key_uses
 from app.store.errors import Key, Unavailable, call_database
+from app.store.exclusive_lock import ExclusiveLock
 from app.store.job_records import JobRecords
 from app.store.lifetimes import Lifetimes
 from app.store.logs.kept_logs import KeptLogs
@@ -24,6 +27,7 @@ from app.store.logs.logs import CAP, Logs
 from app.store.mirror import Mirror
 from app.store.node_usage import NodeUsageReports
 from app.store.notifications import AgentCalls, LogGrowth
+from app.store.postgres_connection import Connection
 from app.store.reader import Page, Query, Reader, StoredObject
 from app.store.tokens import Tokens
 
@@ -38,6 +42,7 @@ _WRITER_SETTINGS = {
     "application_name": "jobplane writer",
 }
 FILL_ROWS = 1_000  # objects read together to fill a mirror
+RING_ROWS = 16_000  # changes from before this process that its ring begins with: so many fill it
 _READER_SETTINGS = {"jit": "off", "statement_timeout": "60s", "application_name": "jobplane reader"}
 
 
@@ -53,16 +58,23 @@ class Store:
     """Facade over the package's parts; every database error reaches callers as one of `app.store.errors`."""
 
     def __init__(
-        self, dsn: str, pool: asyncpg.Pool, ring_bytes: int, log_cap: int = CAP, keys: MasterKeys | None = None
+        self,
+        dsn: str,
+        pool: asyncpg.Pool,
+        ring_bytes: int,
+        log_cap: int = CAP,
+        keys: MasterKeys | None = None,
+        key_lead: timedelta = LEAD,
     ) -> None:
         self.dsn = dsn
         self.pool = pool
-        self.keys = KeyRing(keys)
+        self.keys = KeyRing(keys, key_lead)
         self.reader = Reader(pool, self.keys)
         self._loader = BatchingLoader(self.get_many)
         self.logs = Logs(pool, log_cap)
         self.kept_logs = KeptLogs(pool)
         self.job_records = JobRecords(pool)
+        self.dormant = DormantObjects(pool)
         self.tokens = Tokens(pool)
         self.usage = NodeUsageReports(pool)
         self.agent_calls = AgentCalls(pool)
@@ -72,6 +84,7 @@ class Store:
         self.writer = Writer(self._connect_writer, self.feed, self.metrics, self.keys)
         self.metrics.add_collector("database", DatabaseMetrics(pool, self.feed).collect)
         self.lifetimes = Lifetimes(pool, self.feed)
+        self.names_lock = ExclusiveLock(dsn, "names of custom kinds")
         self._looking_back = asyncio.Lock()
         # Lists leave half of the connections to reads of single objects, which would wait behind megabytes.
         self._listing = asyncio.Semaphore(max(pool.get_max_size() // 2, 1))
@@ -88,7 +101,9 @@ class Store:
             await self.check_timeline(connection)
 
     async def _connect_writer(self) -> asyncpg.Connection:
-        connection = await asyncpg.connect(self.dsn, server_settings=_WRITER_SETTINGS, timeout=CONNECT_SECONDS)
+        connection = await asyncpg.connect(
+            self.dsn, server_settings=_WRITER_SETTINGS, timeout=CONNECT_SECONDS, connection_class=Connection
+        )
         try:
             await timeline.begin(connection, self.feed)
         except BaseException:
@@ -139,9 +154,14 @@ class Store:
         """Return how many objects of these kinds are in a namespace; kinds without any are left out."""
         return await call_database(self.reader.count(kinds, namespace))
 
-    async def history_of(self, kind: str, after: int, up_to: int, limit: int | None = None) -> Sequence[Change]:
-        """The first of one kind's changes in (after, up_to]; Compacted if some of them are gone."""
-        return await call_database(self.reader.history_of(kind, after, up_to, limit))
+    async def history_of(
+        self, kind: str, after: int, up_to: int, limit: int | None = None, node: str | None = None
+    ) -> Sequence[Change]:
+        """The first of one kind's changes in (after, up_to]; Compacted if some of them are gone.
+
+        Given a node, most changes are left out of objects that neither were nor are bound to it.
+        """
+        return await call_database(self.reader.history_of(kind, after, up_to, limit, node))
 
     async def data_keys(self) -> Sequence[DataKeyUse]:
         """The keys that encrypt Secrets, and how much is stored under each."""
@@ -170,10 +190,13 @@ class Store:
         since = self.feed.unbroken_since
         revision = await self.revision()
         kept: set[Key] = set()
-        for kind in mirror.kinds:
-            async for heads in self._all_of(kind):
+        for kind in mirror.kinds:  # which grows while it is read
+            async for heads in self._all_of(kind, awake=mirror.leaves_out(kind)):
                 mirror.load(heads)
                 kept.update(head.key for head in heads)
+        async for heads in self._dormant_dependents(mirror):
+            mirror.load(heads)
+            kept.update(head.key for head in heads)
         mirror.start_at(revision, kept)
         # Pages were read one after another, each newer than `revision`: what they already hold is applied again, which
         # is harmless, because a change carries the whole object.
@@ -182,11 +205,22 @@ class Store:
             self.feed.leave(mirror.apply)
             raise Unavailable("the change feed started anew: read again")
 
-    async def _all_of(self, kind: str) -> AsyncIterator[Sequence[StoredObject]]:
-        """All objects of a kind, page by page: not all of their bytes are held at once."""
+    async def _dormant_dependents(self, mirror: Mirror) -> AsyncIterator[Sequence[StoredObject]]:
+        """Those of what a mirror holds, and of what is gone: garbage."""
+        if (kinds := mirror.dormant) is None:
+            return
+        uids = iter([each.metadata.uid for each in mirror.all(kinds.owner)])
+        while some := list(islice(uids, FILL_ROWS)):
+            async for heads in self.dormant.owned_by(kinds.dependent, some, only_dormant=True):
+                yield heads
+        async for heads in self.dormant.departed(kinds.dependent):
+            yield heads
+
+    async def _all_of(self, kind: str, *, awake: bool) -> AsyncIterator[Sequence[StoredObject]]:
+        """All objects of a kind, or those that are awake, page by page: not all of their bytes are held at once."""
         after: tuple[str, str] | None = None
         while True:
-            page = await self.list(Query(kind=kind, after=after, limit=FILL_ROWS))
+            page = await self.list(Query(kind=kind, after=after, limit=FILL_ROWS, awake=awake))
             yield page.heads
             if not page.more:
                 return
@@ -209,6 +243,16 @@ async def _as_it_is(_connection: asyncpg.Connection) -> None:
     """
 
 
+async def _start_feed(store: Store, rows: int) -> None:
+    """Start it so many changes ago: who watched before goes on from memory, where a thousand agents would each read history."""
+    store.feed.start_at(*await call_database(timeline.read_position(store.pool, rows)))
+    await store.feed.listen(store.lifetimes.apply, since=store.feed.cursor)
+    try:
+        await call_database(store.feed.catch_up())
+    except Unavailable:  # such as a Secret whose key is not known here
+        store.feed.start_at(*await call_database(timeline.read_position(store.pool)))
+
+
 @contextlib.asynccontextmanager
 async def open_store(
     dsn: str,
@@ -217,10 +261,14 @@ async def open_store(
     pool_size: int = 8,
     log_cap: int = CAP,
     keys: MasterKeys | None = None,
+    key_lead: timedelta = LEAD,
 ) -> AsyncIterator[Store]:
     """Connect, and run the writer, the feed and the listener while the context is open.
 
-    keys: what encrypts Secrets, if they are to be encrypted. Raises Unavailable; MasterKeyError if no key can be had.
+    keys:     what encrypts Secrets, if they are to be encrypted.
+    key_lead: how long after a rotation the new data key is used.
+
+    Raises Unavailable; MasterKeyError if no key can be had.
     """
 
     # No connection is kept for its own sake: asyncpg would replace lost ones in tasks that nobody waits for.
@@ -228,14 +276,19 @@ async def open_store(
         await store.check_timeline(connection)
 
     pool = await asyncpg.create_pool(
-        dsn, min_size=0, max_size=pool_size, server_settings=_READER_SETTINGS, reset=_as_it_is, init=check_timeline
+        dsn,
+        min_size=0,
+        max_size=pool_size,
+        server_settings=_READER_SETTINGS,
+        reset=_as_it_is,
+        init=check_timeline,
+        connection_class=Connection,
     )
-    store = Store(dsn, pool, ring_bytes, log_cap, keys)
+    store = Store(dsn, pool, ring_bytes, log_cap, keys, key_lead)
     tasks: list[asyncio.Task[None]] = []
     try:
         await store.keys.load(pool)
-        store.feed.start_at(*await call_database(timeline.read_position(pool)))
-        await store.feed.listen(store.lifetimes.apply, since=store.feed.cursor)
+        await _start_feed(store, RING_ROWS if ring_bytes else 0)
         running = (store.writer.run(), store.feed.run(), store.listen(), store.keys.follow(pool))
         tasks += [asyncio.create_task(run) for run in running]
         yield store

@@ -29,15 +29,17 @@ _FORGET = """delete from timelines t where exists (
 
 
 class Position(NamedTuple):
-    """Position of a database: the last revision given out, and the timeline that it belongs to."""
+    """Position in a database: a revision, and the timeline that it belongs to."""
 
     revision: int
     timeline: int
 
 
-async def read_position(pool: asyncpg.Pool) -> Position:
+async def read_position(pool: asyncpg.Pool, rows: int = 0) -> Position:
+    """Return the last revision given out; or one before it that at most so many changes follow, all of which are known."""
     (row,) = await pool.fetch(_LOOK, 0)
-    return Position(row["revision"], row["timeline"])
+    revision, timeline = row["revision"], row["timeline"]
+    return Position(min(revision, max(revision - rows, row["floor"], timeline, 1)), timeline)
 
 
 async def begin(connection: Connection, feed: Feed) -> None:

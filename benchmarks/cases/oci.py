@@ -14,8 +14,8 @@ import random
 import resource
 import tarfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +25,7 @@ from app.runtimes.linux import cgroup_roots, folder_removal
 from app.runtimes.oci import skopeo, user_namespace
 from app.runtimes.oci.image_store import ImageStore
 from app.runtimes.oci.runtime import OciRuntime
-from benchmarks.bare_engines import COMMAND, OnePod, rate
+from benchmarks.bare_engines import COMMAND, rate
 from benchmarks.case import Case
 from benchmarks.cluster import Checkout
 from benchmarks.figures import Figure
@@ -55,9 +55,15 @@ async def run(_: Checkout, scale: float) -> list[Figure]:
 
 
 async def _pods(images: Path, name: str, cidr: str, target: float, count: int) -> list[Figure]:
-    async with _runtime(images, cidr) as one_pod:
-        before = _cpu()
-        found = await rate(one_pod, count, AT_ONCE)
+    with _folder(cidr) as folder:
+        runtime = OciRuntime(folder, images, cgroups=cgroup_roots.find(folder).cgroups)
+        try:
+            if cidr:
+                await runtime.use_pod_cidr(cidr)
+            before = _cpu()
+            found = await rate(partial(_one_pod, runtime), count, AT_ONCE)
+        finally:
+            await runtime.close()  # what it has started has ended then, and counts
         ours, children = (1000 * (now - then) / (count + 1) for now, then in zip(_cpu(), before, strict=True))
     note = f"this process {ours:.1f}, what it started {children:.1f}"
     return [
@@ -66,17 +72,12 @@ async def _pods(images: Path, name: str, cidr: str, target: float, count: int) -
     ]
 
 
-@asynccontextmanager
-async def _runtime(images: Path, cidr: str) -> AsyncIterator[OnePod]:
+@contextmanager
+def _folder(cidr: str) -> Iterator[Path]:
     with TemporaryDirectory() as folder:
-        root = Path(folder) / "oci"
-        runtime = OciRuntime(root, images, cgroups=cgroup_roots.find(root).cgroups)
-        if cidr:
-            await runtime.use_pod_cidr(cidr)
         try:
-            yield partial(_one_pod, runtime)
+            yield Path(folder) / "oci"
         finally:
-            await runtime.close()
             if cidr:
                 oci_images.remove_network(cidr)
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from app.agent.pods.pod_termination import LINGER
 from app.agent.pods.pods import CONFLICT_RETRY, RELIST
 from app.kinds.pod.container import Container, EnvVar, EnvVarSource, SecretKeySelector
 from app.kinds.pod.pod import PodStatus
@@ -272,6 +273,33 @@ async def test_what_runs_for_no_pod_is_stopped_and_removed(scene: Scene) -> None
     assert [key for key, _ in scene.runtime.stops] == [stray]
 
 
+async def test_the_address_of_an_ended_pod_with_a_name_answers_for_some_seconds(scene: Scene) -> None:
+    """A peer that started later still reaches it, as in the page of Kubernetes' manual on pods that talk to each other."""
+    scene.runtime.ips["u-1"] = "10.1.0.5"
+    scene.start_agent()
+    await scene.running(subdomain="ring")
+    scene.runtime.exit(0)
+    await scene.api.until(lambda: scene.api.phase() == "Succeeded")
+    await scene.passes(int(LINGER) - 1)
+    assert scene.runtime.removed == []
+
+    await scene.passes(2)
+    await scene.api.until(lambda: scene.runtime.removed)
+
+    assert scene.runtime.removed == ["u-1"]
+
+
+async def test_a_deleted_pod_takes_its_address_with_it(scene: Scene) -> None:
+    scene.runtime.ips["u-1"] = "10.1.0.5"
+    scene.start_agent()
+    await scene.running(subdomain="ring")
+    scene.api.delete()
+
+    await scene.api.until(lambda: scene.runtime.removed)
+
+    assert scene.runtime.removed == ["u-1"]
+
+
 async def test_what_could_not_be_removed_goes_with_the_next_relist(scene: Scene) -> None:
     scene.start_agent()
     await scene.running()
@@ -456,3 +484,14 @@ async def test_a_lease_that_is_renewed_again_is_logged_each_time(
 
     assert [each.getMessage() for each in caplog.records].count("lease is renewed again") == 2
     assert len([each for each in lines(caplog) if "cannot renew lease" in each]) == 1
+
+
+async def test_an_agent_that_starts_before_its_api_has_its_node_soon(scene: Scene) -> None:
+    """In a second or two, not with the next status: `jobplane up` starts both at once."""
+    scene.api.go_away()
+    scene.start_agent()
+    await scene.passes(1)
+    scene.api.down = False
+    began = scene.clock.elapsed()
+    await scene.api.until(lambda: "/api/v1/nodes/n1" in scene.api.objects, lambda: scene.clock.advance(0.25))
+    assert scene.clock.elapsed() - began < 3

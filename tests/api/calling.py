@@ -30,6 +30,7 @@ from app.registry.verbs.objects import Registry
 from app.runtimes.base import ContainerKey, ContainerSpec, Runtime, SandboxSpec
 from app.runtimes.process.runtime import ProcessRuntime
 from app.store import open_store
+from tests.build import EVERY_API
 from tests.registry.examples import PODS, a_pod, create
 
 NODE = "n1"
@@ -65,7 +66,7 @@ async def replica(
     shown = certificate or (certificates.fingerprint(tls.cert) if tls else "")
     files = {"ssl_certfile": str(tls.cert), "ssl_keyfile": str(tls.key)} if tls else {}
     async with open_store(dsn) as store:
-        registry = Registry(store, clock)
+        registry = Registry(store, clock, features=EVERY_API)
         app = create_app(registry, Origin(f"{'https' if tls else 'http'}://127.0.0.1:{port}", shown), audit=audit)
         config = uvicorn.Config(app, http=Connection, ws="none", lifespan="off", log_level="warning", **files)
         server = uvicorn.Server(config)

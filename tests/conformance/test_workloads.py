@@ -1,4 +1,4 @@
-"""Jobs that are scheduled all at once get their Workload and PodGroup: Kubernetes' integration tests I30, and its manual."""
+"""Jobs get their Workload and PodGroup, and gangs are resized: Kubernetes 1.37's integration tests I30, and its manual."""
 
 from dataclasses import replace as with_features
 from typing import Any
@@ -15,14 +15,15 @@ from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.kinds.batch.cronjob import CronJob
 from app.kinds.core.resourcequota import KIND as QUOTAS
 from app.kinds.core.resourcequota import ResourceQuota, ResourceQuotaSpec
+from app.kinds.scheduling.pod_group_schema import GangSchedulingPolicy, PodGroupSchedulingPolicy, WorkloadReference
 from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.kinds.scheduling.podgroup import PodGroup
 from app.kinds.scheduling.workload import KIND as WORKLOADS
-from app.kinds.scheduling.workload import Workload
+from app.kinds.scheduling.workload import TypedLocalObjectReference, Workload
 from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
-from app.machinery.feature_gates import WORKLOAD_WITH_JOB
-from app.plans.jobs.workloads import LABEL
+from app.machinery.feature_gates import GENERIC_WORKLOAD, WORKLOAD_WITH_JOB
+from app.plans.jobs.workloads import LABEL, TEMPLATE_NAME
 from app.registry.verbs import objects
 from app.registry.verbs.deletion import Demand
 from app.registry.verbs.objects import Registry
@@ -31,14 +32,15 @@ from tests.controllers.running import events, every, running, settled, until
 from tests.kinds.jobs import written
 from tests.registry.examples import JOBS, NAMESPACES, PODS, create, get
 
-OF_4 = {"parallelism": 4, "completions": 4, "completionMode": "Indexed"}
 GANG = {"scheduling": {"schedulingPolicy": {"gang": {}}}}
+PLAIN = {"parallelism": 4, "completions": 4, "completionMode": "Indexed"}
+OF_4 = {**PLAIN, **GANG}
 
 
 @pytest.fixture
 def gated(registry: Registry) -> Registry:
-    """With the feature gate on."""
-    return with_features(registry, features=frozenset({WORKLOAD_WITH_JOB}))
+    """With the feature gates on."""
+    return with_features(registry, features=frozenset({GENERIC_WORKLOAD, WORKLOAD_WITH_JOB}))
 
 
 @pytest.fixture
@@ -135,7 +137,7 @@ async def test_i30_controllers_that_die_leave_one_of_each(play: Play) -> None:
     async with play.running():
         pods = await play.there_are(4)
         _, group = await both(play.registry)
-        await play.fail(pods[2])
+    await play.fail(pods[2])
     await play.crash()
     async with play.running() as controllers:
         controllers.move(seconds=20)
@@ -163,6 +165,54 @@ async def test_i30_a_gang_by_its_own_word_is_resized_with_its_job(play: Play) ->
 
 
 @pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, objects of others")
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"parallelism": 3}, id="without indexes"),
+        pytest.param({**PLAIN, "parallelism": 1, "completions": 1}, id="of one pod"),
+        pytest.param({**PLAIN, "parallelism": 2, "completions": 5}, id="of which indexes wait"),
+    ],
+)
+async def test_i30_every_other_job_has_them_too_and_is_scheduled_pod_by_pod(play: Play, spec: dict[str, Any]) -> None:
+    await play.submit(spec)
+    async with play.running():
+        pods = await play.there_are(spec["parallelism"])
+        _, group = await both(play.registry)
+
+    assert in_groups(pods) == {group.metadata.name}
+    assert group.spec.scheduling_policy.gang is None
+    assert group.spec.scheduling_policy.basic is not None
+
+
+@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, objects of others")
+async def test_i30_a_delegated_job_gets_a_group_from_the_workload_of_its_owner(play: Play) -> None:
+    theirs = msgspec.yaml.decode(WORKLOADS.example, type=Workload)
+    reference = TypedLocalObjectReference(api_group="example.com", kind="SuperJob", name="parent")
+    before = await create(
+        play.registry, WORKLOADS, replace(theirs, spec=replace(theirs.spec, controller_ref=reference))
+    )
+    owner = {"apiVersion": "example.com/v1", "kind": "SuperJob", "name": "parent", "uid": "u", "controller": True}
+    await play.submit(PLAIN, metadata={"annotations": {TEMPLATE_NAME: "workers"}, "ownerReferences": [owner]})
+    async with play.running():
+        pods = await play.there_are(4)
+        workload, group = await both(play.registry)
+        assert workload == before
+        assert in_groups(pods) == {group.metadata.name}
+        assert group.spec.workload_ref == WorkloadReference(workload_name="training", template_name="workers")
+        assert [each.kind for each in group.metadata.owner_references] == ["Job"]
+        await objects.edit(play.registry, WORKLOADS, "default", "training", _with_three)
+        await play.still()
+    assert (await both(play.registry))[1].spec.scheduling_policy.gang.min_count == 3
+
+
+def _with_three(workload: Workload) -> Workload:
+    (template,) = workload.spec.pod_group_templates
+    policy = PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=3))
+    templates = (replace(template, scheduling_policy=policy),)
+    return replace(workload, spec=replace(workload.spec, pod_group_templates=templates))
+
+
+@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, objects of others")
 async def test_i30_a_job_whose_pods_are_in_a_group_already_gets_none(play: Play) -> None:
     await play.submit(OF_4, pod={"schedulingGroup": {"podGroupName": "ours"}})
     async with play.running():
@@ -180,10 +230,13 @@ async def test_i30_what_somebody_else_made_for_the_job_is_not_touched(play: Play
     before = await create(play.registry, WORKLOADS, theirs)
     await play.submit(OF_4)
     async with play.running():
-        assert in_groups(await play.there_are(4)) == {""}
+        pods = await play.there_are(4)
+        (group,) = await groups(play.registry)
+        assert in_groups(pods) == {group.metadata.name}
         await play.still()
 
-    assert (await workloads(play.registry), await groups(play.registry)) == ([before], [])
+    assert before in await workloads(play.registry)
+    assert len(await workloads(play.registry)) == 2
 
 
 # --- where it is on
@@ -191,11 +244,9 @@ async def test_i30_what_somebody_else_made_for_the_job_is_not_touched(play: Play
 
 async def test_by_default_nothing_is_made(registry: Registry) -> None:
     play = Play(registry)
-    await play.submit({**OF_4, **GANG})
+    await play.submit(OF_4, pod={"schedulingGroup": {"podGroupName": "ours"}})
     async with play.running():
         assert in_groups(await play.there_are(4)) == {""}
-        await play.alter({"parallelism": 3, "completions": 3})
-        await play.there_are(3)
 
     assert await workloads(registry) == await groups(registry) == []
     assert (await play.job()).spec.scheduling is None
@@ -203,16 +254,18 @@ async def test_by_default_nothing_is_made(registry: Registry) -> None:
 
 @pytest.mark.parametrize("labelled", ["Job", "namespace"])
 async def test_a_label_is_enough(registry: Registry, labelled: str) -> None:
+    registry = with_features(registry, features=frozenset({GENERIC_WORKLOAD}))
     play, label = Play(registry), {LABEL: "true"}
     if labelled == "namespace":
         await objects.edit(registry, NAMESPACES, "", "default", lambda each: _labelled(each, label))
-    await play.submit(OF_4, metadata={"labels": label} if labelled == "Job" else {})
-    await play.submit(OF_4, name="other")
+    await play.submit(PLAIN, metadata={"labels": label} if labelled == "Job" else {})
+    await play.submit(PLAIN, name="other")
     async with play.running():
         await play.there_are(4)
         await play.still()
 
-    assert len(await groups(registry)) == (1 if labelled == "Job" else 2)
+    found = await groups(registry)
+    assert [each.spec.scheduling_policy.gang.min_count for each in found] == [4] * (1 if labelled == "Job" else 2)
 
 
 def _labelled(obj: Any, labels: dict[str, str]) -> Any:
@@ -244,21 +297,8 @@ async def refusal(play: Play, spec: dict[str, Any]) -> str:
     return caught.value.message
 
 
-async def test_the_parallelism_of_a_gang_by_shape_cannot_change(play: Play) -> None:
-    await play.submit(OF_4)
-    text = "field is immutable while the Job is scheduled as a gang"
-
-    assert await refusal(play, {"parallelism": 3, "completions": 3}) == (
-        f'Job.batch "pi" is invalid: spec.parallelism: Invalid value: 3: {text}'
-    )
-    assert await refusal(play, {"parallelism": 2}) == (
-        f'Job.batch "pi" is invalid: spec.parallelism: Invalid value: 2: {text}'
-    )
-    await play.alter({"backoffLimit": 3})
-
-
 async def test_what_a_job_says_of_its_scheduling_is_kept_where_it_is_on(play: Play) -> None:
-    await play.submit({**OF_4, **GANG})
+    await play.submit(OF_4)
 
     assert (await play.job()).spec.scheduling is not None
     assert "spec.scheduling.schedulingPolicy: Invalid value" in await refusal(
@@ -267,12 +307,12 @@ async def test_what_a_job_says_of_its_scheduling_is_kept_where_it_is_on(play: Pl
 
 
 async def test_a_job_keeps_what_it_says_when_the_gate_is_closed_again(play: Play, registry: Registry) -> None:
-    await play.submit({**OF_4, **GANG})
+    await play.submit(OF_4)
     later = Play(registry)
     await later.alter({"backoffLimit": 3})
     assert (await later.job()).spec.scheduling is not None
 
-    await later.submit(OF_4, name="other")
+    await later.submit(PLAIN, name="other")
     await later.alter(GANG, name="other")
     assert (await later.job("other")).spec.scheduling is None
 
@@ -287,14 +327,14 @@ async def test_a_cron_jobs_template_loses_it_too_where_it_is_off(registry: Regis
 
 
 def a_cron_job(name: str, spec: dict[str, Any]) -> CronJob:
-    job = msgspec.to_builtins(written({**OF_4, **spec}))
+    job = msgspec.to_builtins(written({**PLAIN, **spec}))
     manifest = {"metadata": {"name": name}, "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": job["spec"]}}}
     made: CronJob = msgspec.convert(manifest, CronJob)
     return made
 
 
 async def test_each_job_of_a_cron_job_gets_its_own(gated: Registry) -> None:
-    await create(gated, CRON_JOBS, a_cron_job("often", {}))
+    await create(gated, CRON_JOBS, a_cron_job("often", GANG))
     async with running(gated, CronJobController, JobController) as controllers:
         for wanted in (1, 2):
             controllers.move(minutes=1)

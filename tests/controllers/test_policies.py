@@ -87,7 +87,7 @@ class Counting:
 
     def __init__(self, registry: Registry) -> None:
         self.asked = 0
-        evaluator = registry.admission.reviewer._evaluator
+        evaluator = registry.admission.reviewer.evaluator
         self._evaluate = evaluator.evaluate
         evaluator.evaluate = self.evaluate  # type: ignore[method-assign]
 

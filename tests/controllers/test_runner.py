@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
@@ -20,7 +21,7 @@ from app.registry.leader_election import Epoch
 from app.registry.plan_writer import write_set
 from app.registry.verbs import objects
 from app.registry.verbs.objects import Registry
-from app.store import Key, Mirror, Store, open_store
+from app.store import Key, Mirror, OutcomeUnknown, Store, Write, open_store
 from tests.conftest import Clock
 from tests.controllers.running import every, settled, until
 from tests.log_lines import lines
@@ -55,10 +56,12 @@ class Controller:
 class Loop:
     """A runner of that controller."""
 
-    def __init__(self, registry: Registry, decide: Decide, epoch: Epoch | None = None) -> None:
+    def __init__(
+        self, registry: Registry, decide: Decide, epoch: Epoch | None = None, kind: type[Controller] = Controller
+    ) -> None:
         self.registry = registry
         self.mirror = Mirror({CONFIGMAPS.resource: ConfigMap})
-        self.controller = Controller(self.mirror, decide)
+        self.controller = kind(self.mirror, decide)
         self.runner = Runner(registry, self.mirror, self.controller, epoch)
 
     async def __aenter__(self) -> Self:
@@ -336,6 +339,31 @@ async def test_told_to_end_in_the_moment_that_it_is_woken_it_ends(registry: Regi
         assert done
 
 
+@dataclass(frozen=True, kw_only=True)
+class Interrupted(Epoch):
+    """Calls `stop` when a write has just been put into the queue, and before the writer looks there."""
+
+    stop: Callable[[], object]
+
+    async def commit(self, store: Store, writes: Sequence[Write]) -> list[int]:
+        asyncio.get_running_loop().call_soon(self.stop)
+        return await super().commit(store, writes)
+
+
+async def test_told_to_end_it_withdraws_what_has_not_been_sent(registry: Registry) -> None:
+    def stop() -> None:
+        loop.task.cancel()
+
+    epoch = Interrupted(precondition=(await leader_election.begin(registry, "test")).precondition, stop=stop)
+    loop = Loop(registry, lambda *_: [PlannedWrite(Plan((Create(a_map("late")),)))], epoch)
+    async with loop:
+        await asyncio.wait([loop.task], timeout=5)
+
+    await registry.store.commit([])  # returns when all that was sent is done
+    assert loop.task.cancelled()
+    assert not await every(registry, CONFIGMAPS)
+
+
 async def test_what_is_planned_in_an_epoch_that_is_over_does_not_happen(registry: Registry, other: Registry) -> None:
     epoch = await leader_election.begin(registry, "test")
     await leader_election.begin(other, "test")
@@ -369,6 +397,44 @@ async def test_nothing_is_planned_before_the_mirror_shows_what_was_written(regis
         await loop.looked(2)
 
     assert seen == [False, True]
+
+
+class Serial(Controller):
+    """Two keys that write the same, one after the other."""
+
+    def __init__(self, mirror: Mirror, decide: Decide) -> None:
+        super().__init__(mirror, decide)
+        self._lock = asyncio.Lock()
+
+    def enqueue_all(self) -> Iterable[Key]:
+        return [KEY, KEY._replace(name="two")]
+
+    def lock(self, _: Key) -> asyncio.Lock:
+        return self._lock
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mute(Epoch):
+    """Commits, and does not tell."""
+
+    async def commit(self, store: Store, writes: Sequence[Write]) -> list[int]:
+        await store.commit(writes)
+        raise OutcomeUnknown("mute")
+
+
+async def test_who_has_waited_for_a_lock_plans_from_what_came_of_the_write_before(registry: Registry) -> None:
+    planned_unsure: list[bool] = []
+
+    def decide(mirror: Mirror, _: datetime) -> list[PlannedWrite]:
+        planned_unsure.append(loop.runner._unsure)
+        return [PlannedWrite(Plan((Create(a_map("a")),)))] if here(mirror, "a") is None else []
+
+    epoch = Mute(precondition=(await leader_election.begin(registry, "test")).precondition)
+    loop = Loop(registry, decide, epoch, Serial)
+    async with loop:
+        await loop.looked(2)
+
+    assert planned_unsure == [False, False]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A whole Jobplane as its users run it: `jobplane up` in a process of its own, on a folder and a port of its own."""
 
 import os
+import random
 import re
 import signal
 import socket
@@ -45,10 +46,21 @@ def until(claim: Callable[[], Any], seconds: float, what: str) -> Any:
     return found
 
 
-def free_port() -> int:
+def free_port(together: int = 1) -> int:
+    """The first of some adjacent ports that nobody listens at. None is among those that the kernel gives to connections."""
+    while True:
+        first = random.randrange(10_000, 30_000)
+        if all(_is_free(port) for port in range(first, first + together)):
+            return first
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def environment(**more: str) -> dict[str, str]:

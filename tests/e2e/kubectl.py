@@ -38,19 +38,27 @@ TIMEOUT = f"--timeout={SECONDS}s"
 
 
 def found() -> list[Path]:
-    """Those that JOBPLANE_KUBECTLS names; else of the numbered ones beside the one on PATH the oldest, the middle and the
-    newest, or with JOBPLANE_KUBECTLS=all each of them; else that one."""
+    """Those that JOBPLANE_KUBECTLS names; with JOBPLANE_KUBECTLS=all every one; else the newest."""
     given = os.environ.get("JOBPLANE_KUBECTLS", "")
     if given not in ("", "all"):
         return [Path(each) for each in given.split(os.pathsep)]
+    return _all() if given == "all" else _all()[-1:]
+
+
+def oldest_and_newest() -> list[Path]:
+    """For streams, which older ones ask for by another protocol."""
+    paths = found() if os.environ.get("JOBPLANE_KUBECTLS") else _all()
+    return sorted({*paths[:1], *paths[-1:]}, key=paths.index)
+
+
+def _all() -> list[Path]:
+    """The numbered ones beside the one on PATH, else that one."""
     on_path = shutil.which("kubectl")
     if on_path is None:
         return []
-    beside = Path(on_path).resolve().parent.glob("kubectl.1.*")
-    numbered = sorted(filter(_is_numbered, beside), key=_number) or [Path(on_path)]
-    if given == "all":
-        return numbered
-    return sorted({numbered[0], numbered[len(numbered) // 2], numbered[-1]}, key=_number)
+    return sorted(filter(_is_numbered, Path(on_path).resolve().parent.glob("kubectl.1.*")), key=_number) or [
+        Path(on_path)
+    ]
 
 
 def newest() -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e import processes
+from tests.e2e import preloaded, processes
 from tests.e2e.cluster import Cluster, environment, until
 from tests.e2e.secret_values import KNOWN, find_leaks
 from tests.needs import lacking
@@ -108,14 +108,14 @@ class Server(Cluster):
 
 
 def command(*arguments: str) -> list[str]:
+    """What runs a service. `preloaded.program` runs what ends by itself, sooner."""
     return [sys.executable, "-m", "app.main.cli", *arguments]
 
 
 def jobplane(*arguments: str) -> str:
     """What a command of the pages prints."""
-    done = subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=60, env=environment(), check=False
-    )
+    call = [str(preloaded.program()), *arguments]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=60, env=environment(), check=False)
     assert done.returncode == 0, done.stderr
     KNOWN.note_output(done.stdout)
     return done.stdout

@@ -5,16 +5,15 @@ costs; test_demo, test_compose, test_wheel and the manual's tutorial start witho
 """
 
 import asyncio
-import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from app.store.embedded.embedded_postgres import Postgres
 from app.store.schema.migrate import MIGRATIONS, migrate
+from tests.built_once import built_once
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,17 +31,12 @@ def copy_into(data_dir: Path) -> None:
 
 def _find_or_make() -> Path:
     """Return the folder of this user and version; processes that want it at once wait for the one that makes it."""
-    made = ROOT / "build" / "tests" / f"postgres-{os.geteuid()}-{_digest()}"
-    made.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with made.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.exists():
-            half = made.with_suffix(".new")
-            shutil.rmtree(half, ignore_errors=True)
-            with ThreadPoolExecutor(1) as thread:  # a process that drives a browser has a loop that runs
-                thread.submit(lambda: asyncio.run(_make(half))).result()
-            half.rename(made)
-    return made
+    return built_once(f"postgres-{os.geteuid()}-{_digest()}", _build)
+
+
+def _build(folder: Path) -> None:
+    with ThreadPoolExecutor(1) as thread:  # a process that drives a browser has a loop that runs
+        thread.submit(lambda: asyncio.run(_make(folder))).result()
 
 
 async def _make(folder: Path) -> None:

@@ -3,19 +3,22 @@
 To load it takes half a second of a processor, to fork a fiftieth. What is loaded beforehand are libraries and what every
 command loads; modules of single commands are loaded by each call, as ever.
 
-`serving` starts that process, which serves a socket until its standard input ends, and yields the program that calls it.
+`program` starts that process, once for each process of the tests, and returns the program that calls it. It serves a socket
+until its standard input ends, as it does with the process of the tests.
 """
 
+import atexit
 import gc
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,19 +36,32 @@ sys.exit(code[0] if code else "the process that was to run the command is gone")
 """
 
 
-@contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """Yield the text of a program `jobplane`, good for as long as the context lasts."""
+@cache
+def program() -> Path:
+    """Return a program `jobplane`, good for as long as this process lives."""
+    folder = Path(tempfile.mkdtemp(prefix="jobplane-program-"))
     path = str(folder / "jobplane.sock")
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JOBPLANE_")}
     # Not with -m, or the name of this module would be the program's.
-    command = [sys.executable, __file__, path]
-    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-        assert server.stdout
-        assert server.stdout.readline() == b"ready\n"
-        yield SCRIPT.format(python=sys.executable, path=path)
-        server.communicate()
-    assert server.returncode == 0
+    server = subprocess.Popen(
+        [sys.executable, __file__, path],
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    atexit.register(_end, server, folder)
+    assert server.stdout
+    assert server.stdout.readline() == b"ready\n"
+    made = folder / "jobplane"
+    made.write_text(SCRIPT.format(python=sys.executable, path=path))
+    made.chmod(0o755)
+    return made
+
+
+def _end(server: "subprocess.Popen[bytes]", folder: Path) -> None:
+    server.communicate()
+    shutil.rmtree(folder)
 
 
 def main() -> None:

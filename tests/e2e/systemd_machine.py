@@ -15,7 +15,7 @@ from typing import Self
 from tests.e2e.cluster import until
 from tests.e2e.secret_values import KNOWN, Leak, find_leaks
 from tests.needs import lacking
-from tests.wheel import Installed, build
+from tests.wheel import Installed, built
 
 BOOT_SECONDS = 90
 COMMAND_SECONDS = 120
@@ -62,7 +62,7 @@ class Machine:
         self._log = folder / "boot.log"
         self._nspawn: subprocess.Popen[bytes] | None = None
         self._lay()
-        self._install(folder)
+        self._install()
 
     def __enter__(self) -> Self:
         bound = ("/usr", f"{sys.base_prefix}:{PYTHON}", f"{sysconfig.get_path('purelib')}:{PACKAGES}")
@@ -161,11 +161,9 @@ class Machine:
                 shutil.copy(path, etc / path.name)
         etc.joinpath("systemd/system/default.target").symlink_to("/usr/lib/systemd/system/multi-user.target")
 
-    def _install(self, folder: Path) -> None:
+    def _install(self) -> None:
         """Put the wheel into /opt/jobplane, as docs/install.md does. There are no packages to download."""
-        built = folder / "built"
-        built.mkdir()
-        made = Installed(self.file("/opt/jobplane"), build(built).wheel)
+        made = Installed(self.file("/opt/jobplane"), built().wheel)
         (made.packages / "dependencies.pth").write_text(f"{PACKAGES}\n")
         command = Path(made.command)
         _, body = command.read_text().split("\n", 1)

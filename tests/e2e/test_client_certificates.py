@@ -3,11 +3,11 @@
 import base64
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import yaml
 
+from tests.e2e import preloaded
 from tests.e2e.cluster import Cluster, environment
 from tests.e2e.kubectl import newest
 
@@ -59,7 +59,7 @@ def test_a_certificate_is_asked_for_approved_signed_and_used(cluster: Cluster, t
     run(kubeconfig, kubectl, "create", "job", "by-certificate", "--image", "busybox", "--", "echo", "hello")
     run(kubeconfig, kubectl, "wait", "--for=condition=complete", "job/by-certificate", f"--timeout={SECONDS}")
     assert run(kubeconfig, kubectl, "logs", "job/by-certificate") == "hello\n"  # a stream of an upgraded right
-    assert "by-certificate" in run(kubeconfig, sys.executable, "-m", "app.main.cli", "list")
+    assert "by-certificate" in run(kubeconfig, str(preloaded.program()), "list")
 
     run(cluster.kubeconfig, kubectl, "delete", "rolebinding/vision", "csr/ada")
 

@@ -32,12 +32,11 @@ MAY_BE_EMPTY = (
 class Shell:
     """Runs `jobplane` as a user would, in a folder and a namespace of its own, without kubectl on the PATH."""
 
-    def __init__(self, cluster: Cluster, home: Path, namespace: str, program: str) -> None:
+    def __init__(self, cluster: Cluster, home: Path, namespace: str) -> None:
         self.cluster, self.namespace, self.home = cluster, namespace, home
         tools = home / "bin"
         tools.mkdir()
-        (tools / "jobplane").write_text(program)
-        (tools / "jobplane").chmod(0o755)
+        (tools / "jobplane").symlink_to(preloaded.program())
         config = home / ".kube" / "config"
         config.parent.mkdir()
         config.write_text(cluster.kubeconfig.read_text().replace("namespace: default", f"namespace: {namespace}"))
@@ -69,19 +68,13 @@ class Shell:
         return answer.json() if answer.is_success else None
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with preloaded.serving(tmp_path_factory.mktemp("program")) as made:
-        yield made
-
-
 @pytest.fixture
-def shell(cluster: Cluster, program: str, tmp_path: Path) -> Iterator[Shell]:
+def shell(cluster: Cluster, tmp_path: Path) -> Iterator[Shell]:
     namespace = re.sub(r"[^a-z0-9]+", "-", tmp_path.name.lower()).strip("-")[:50]
     with cluster.client() as client:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
         client.post("/api/v1/namespaces", json=body).raise_for_status()
-        yield Shell(cluster, tmp_path, namespace, program)
+        yield Shell(cluster, tmp_path, namespace)
         client.delete(f"/api/v1/namespaces/{namespace}").raise_for_status()
 
 
@@ -181,9 +174,9 @@ def test_a_job_whose_time_is_over_fails_with_1(shell: Shell) -> None:
     assert "its time of 1s was over" in done.stderr
 
 
-def test_a_log_is_taken_up_where_it_was_when_the_api_is_killed(program: str, tmp_path: Path) -> None:
+def test_a_log_is_taken_up_where_it_was_when_the_api_is_killed(tmp_path: Path) -> None:
     with Cluster(tmp_path / "data") as cluster:
-        shell = Shell(cluster, tmp_path, "default", program)
+        shell = Shell(cluster, tmp_path, "default")
         script = f"echo 0; until [ -e {tmp_path}/go ]; do sleep 0.1; done; seq 1 50"
         child = shell.start("run", "--", "sh", "-c", script)
         assert child.stdout is not None

@@ -34,6 +34,7 @@ class Machine:
         self._compose = [*_compose(), "--project-name", "composed", "--project-directory", str(ROOT)]
         self._kubectl = str(newest())
         self._folder = folder
+        self._containers: dict[str, str] = {}
         # Builds reach the package index as this machine does: for the network of a container, an engine would need iptables.
         build = {"services": {"migrate": {"build": {"context": str(ROOT), "network": "host"}}}}
         (folder / "build.yml").write_text(yaml.safe_dump(build))
@@ -66,8 +67,14 @@ class Machine:
         return self._folder
 
     def exec(self, service: str, *words: str) -> str:
-        """Run a command in a service of the cluster."""
-        return self.compose("exec", *([] if self._compose[0] == "docker" else ["-T"]), service, *words)
+        """Run a command in a service of the cluster. Not by Compose 1, which is a Python program: each call takes a second."""
+        return self._checked("exec", self.container(service), *words)
+
+    def container(self, service: str) -> str:
+        """Return the id of a service's container."""
+        if service not in self._containers:
+            self._containers[service] = self.compose("ps", "--quiet", service).strip()
+        return self._containers[service]
 
     def run(self, line: str) -> None:
         """Run a line of a file's head as it stands, but for ports, the network of builds, and the kubeconfig's folder."""

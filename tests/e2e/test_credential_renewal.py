@@ -17,6 +17,7 @@ from typing import Any
 import asyncpg
 import httpx
 
+from tests.e2e import preloaded
 from tests.e2e.cluster import Cluster, environment, surprises, until
 from tests.e2e.secret_values import KNOWN, find_leaks
 
@@ -64,11 +65,11 @@ def start_pod(client: httpx.Client) -> dict[str, Any]:
 
 
 def test_a_node_is_approved_and_renews_its_credential_under_a_running_pod(cluster: Cluster, tmp_path: Path) -> None:
-    program = [sys.executable, "-m", "app.main.cli"]
     here = ["--data-dir", str(cluster.folder)]
 
     def jobplane(*words: str) -> str:
-        ran = subprocess.run([*program, *words, *here], env=environment(), capture_output=True, text=True, check=False)
+        call = [str(preloaded.program()), *words, *here]
+        ran = subprocess.run(call, env=environment(), capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
 

@@ -37,7 +37,11 @@ def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cluster(tmp_path_factory: pytest.TempPathFactory, key_file: Path) -> Iterator[Cluster]:
     folder, policy = tmp_path_factory.mktemp("encrypted") / "data", key_file.with_name("audit.yaml")
     policy.write_text("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse}]")
-    settings = {"JOBPLANE_LOG_LEVEL": "debug", "JOBPLANE_AUDIT_POLICY_FILE": str(policy)}
+    settings = {
+        "JOBPLANE_SECRETS_KEY_LEAD_SECONDS": "2",
+        "JOBPLANE_LOG_LEVEL": "debug",
+        "JOBPLANE_AUDIT_POLICY_FILE": str(policy),
+    }
     with Cluster(folder, JOBPLANE_SECRETS_KEY_FILE=str(key_file), **settings) as running:
         yield running
 

@@ -1,4 +1,7 @@
-"""A Jobplane whose containers come from images, with kubectl: Jobs run, are looked into, and outlive their agent."""
+"""A Jobplane whose containers come from images, with kubectl: Jobs run, are looked into, and outlive their agent.
+
+JOBPLANE_ENGINES=all is with Docker, too.
+"""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +16,7 @@ from tests.e2e.cluster import Cluster, until
 from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, found
 from tests.e2e.manifests import FOREVER, a_job
 from tests.runtimes import dockers, engines, oci_images
-from tests.runtimes.dockers import Dockerd
+from tests.runtimes.dockers import ALL_ENGINES, Dockerd
 from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE, built
 from tests.runtimes.registry import registry
@@ -39,7 +42,8 @@ def images_of_oci() -> Iterator[Path]:
     yield from oci_images.folder()
 
 
-@pytest.fixture(scope="module", params=["cri", "docker", "oci"])
+# Docker's: in long runs. What its runtime promises is tested by tests/runtimes in any.
+@pytest.fixture(scope="module", params=["cri", "oci", *(["docker"] if ALL_ENGINES else [])])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """That of oci gives pods a network of their own, unless we are an ordinary user."""
     more = []

@@ -100,7 +100,7 @@ def test_suspended_and_resumed_it_finds_its_places_whole_again(kubectl: Kubectl,
 
     kubectl("patch", "job", "one", "--patch", '{"spec": {"suspend": false}}')
     _waiting(kubectl, "one")
-    assert _group(kubectl, "one") == ["Gang(2)", "False"]
+    assert _group(kubectl, "one") == ["Gang(2)", "True"]  # once it was scheduled, that stays
 
     kubectl("delete", "job", "other", TIMEOUT)
     kubectl.started("one", 2)
@@ -144,7 +144,7 @@ def _nominated(kubectl: Kubectl, names: list[str]) -> list[str]:
 
 def test_all_pods_of_a_group_go_to_one_rack(kubectl: Kubectl, pool: list[str]) -> None:
     spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "schedulingConstraints": {"topology": [{"key": "rack"}]}}
-    group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "near"}, "spec": spec}
+    group = {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "PodGroup", "metadata": {"name": "near"}, "spec": spec}
     pod = {**_filling(kubectl, pool[0]), "schedulingGroup": {"podGroupName": "near"}}
     meta = [{"name": f"p{number}", "annotations": LASTING} for number in range(2)]
     pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": each, "spec": pod} for each in meta]

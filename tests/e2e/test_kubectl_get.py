@@ -176,20 +176,18 @@ def test_what_is_not_there_is_named(kubectl: Kubectl) -> None:
 
 
 @on_every_version
-def test_of_deployments_there_are_none(kubectl: Kubectl) -> None:
+def test_of_stateful_sets_there_are_none(kubectl: Kubectl) -> None:
     own = kubectl.apart("bare")
-    assert own("get", "deploy") == own.none()
+    assert own("get", "sts") == own.none()
     assert own("get", "all") == own.none()
     assert own("get", "deploy,sts,ds,rs,rc,ing,ep,pvc", "-o", "name") == ""
-    assert own("get", "deploy", "web", code=1) == 'Error from server (NotFound): deployments.apps "web" not found\n'
-    assert own("get", "deploy", "-w", "--request-timeout=1s") == ""
-    assert own("delete", "deploy", "web", "--ignore-not-found") == ""
-    assert own("delete", "deploy", "--all") == own("delete", "all", "--all") == "No resources found\n"
-    said = own("create", "deployment", "web", "--image=busybox", code=1)
-    assert 'create is not supported on resources of kind "deployments.apps": Jobplane runs Jobs' in said
-    assert "Jobplane has none of these" in own("explain", "deployments")
-    assert "deployments.apps\n" in own("api-resources", "-o", "name")
-    assert "deployments.apps\n" not in own("api-resources", "-o", "name", "--verbs=create")
+    assert own("get", "sts", "web", code=1) == 'Error from server (NotFound): statefulsets.apps "web" not found\n'
+    assert own("get", "sts", "-w", "--request-timeout=1s") == ""
+    assert own("delete", "sts", "web", "--ignore-not-found") == ""
+    assert own("delete", "sts", "--all") == own("delete", "all", "--all") == "No resources found\n"
+    assert "Jobplane has none of these" in own("explain", "statefulsets")
+    assert "statefulsets.apps\n" in own("api-resources", "-o", "name")
+    assert "statefulsets.apps\n" not in own("api-resources", "-o", "name", "--verbs=create")
 
 
 @on_every_version

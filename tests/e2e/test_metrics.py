@@ -61,7 +61,7 @@ class Monitored(Cluster):
     """A Jobplane whose controllers and agent serve their numbers at `port` and the next, and that sends traces."""
 
     def __init__(self, folder: Path, collector: Collector) -> None:
-        self.metrics_port, self.collector = free_port(), collector
+        self.metrics_port, self.collector = free_port(2), collector
         endpoint = f"http://127.0.0.1:{collector.server_port}"
         address = f"127.0.0.1:{self.metrics_port}"
         super().__init__(folder, "--metrics-address", address, JOBPLANE_OTLP_ENDPOINT=endpoint)

@@ -1,24 +1,34 @@
-"""Pods of four machines find each other by name: an Indexed Job in which each pings each, and a rendezvous by MASTER_ADDR.
+"""Pods of four machines find each other by name: each pings each, and the examples with torchrun and mpirun.
 
 The machines are network namespaces. Their agents run plain processes, on the machines' own network.
 """
 
+import os
 import shutil
+import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import yaml
 
+from app.runtimes.process.launch import PATH
 from tests.e2e.cluster import surprises, until
+from tests.e2e.environments import python_with
 from tests.e2e.ledger import JOBS
 from tests.e2e.machines import Network, Server, agent, jobplane, laid, ready
 from tests.needs import lacking
 
 MACHINES = ("a", "b", "c", "d")
 PODS = 8
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CORE = "/api/v1/namespaces/default"
+PODS_PATH = f"{CORE}/pods"
+STAND_IN = Path(__file__).parent / "torch_stand_in"
+TORCH = "torch==2.15.0"
 PINGS = """
 for index in $(seq 0 $((PODS - 1))); do
     until ping -c 1 -W 1 "ring-$index.ring" > /dev/null 2>&1; do sleep 0.1; done
@@ -26,28 +36,6 @@ for index in $(seq 0 $((PODS - 1))); do
 done
 touch "$SHARED/$RANK"  # a pod that has ended has no name any more
 until [ "$(ls "$SHARED" | wc -l)" = "$PODS" ]; do sleep 0.1; done
-"""
-# Each rank sends its number to rank 0, which sends back the sum: what a rendezvous and an all-reduce need of the network.
-REDUCE = """
-import os, socket, time
-rank, world, address = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), os.environ["MASTER_ADDR"]
-port = int(os.environ["MASTER_PORT"])
-if rank == 0:
-    server = socket.create_server(("", port))
-    peers = [server.accept()[0] for _ in range(world - 1)]
-    total = sum(int(peer.recv(16)) for peer in peers)
-    for peer in peers:
-        peer.sendall(str(total).encode())
-else:
-    while True:
-        try:
-            peer = socket.create_connection((address, port), timeout=5)
-            break
-        except OSError:
-            time.sleep(0.05)
-    peer.sendall(str(rank).encode())
-    total = int(peer.recv(16))
-print("rank", rank, "of", world, "has", total)
 """
 
 
@@ -122,14 +110,30 @@ def run(client: httpx.Client, job: dict[str, Any]) -> dict[str, list[str]]:
     name = job["metadata"]["name"]
     client.post(JOBS, json=job).raise_for_status()
     until(lambda: client.get(f"{JOBS}/{name}").json()["status"].get("conditions"), 90, f"{name} ends")
-    pods = client.get("/api/v1/namespaces/default/pods", params={"labelSelector": f"job-name={name}"}).json()["items"]
     said: dict[str, list[str]] = {}
-    for pod in pods:
-        log = client.get(f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}/log").text
+    for pod in pods_of(client, name):
+        log = client.get(f"{PODS_PATH}/{pod['metadata']['name']}/log").text
         said.setdefault(pod["spec"]["nodeName"], []).extend(log.splitlines())
         assert pod["status"]["phase"] == "Succeeded", log
     client.delete(f"{JOBS}/{name}", params={"propagationPolicy": "Background"}).raise_for_status()
     return said
+
+
+def pods_of(client: httpx.Client, job: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.get(PODS_PATH, params={"labelSelector": f"job-name={job}"}).json()["items"]
+    return found
+
+
+@contextmanager
+def applied(client: httpx.Client, *documents: dict[str, Any]) -> Iterator[None]:
+    """These objects are there."""
+    kinds = {"Job": JOBS} | {kind: f"{CORE}/{kind.lower()}s" for kind in ("Service", "ConfigMap", "Secret")}
+    for each in documents:
+        client.post(kinds[each["kind"]], json=each).raise_for_status()
+    yield
+    for each in documents:
+        how = {"propagationPolicy": "Background"}
+        client.delete(f"{kinds[each['kind']]}/{each['metadata']['name']}", params=how).raise_for_status()
 
 
 def test_each_pod_of_eight_on_four_machines_reaches_each_by_name(client: httpx.Client, tmp_path: Path) -> None:
@@ -142,23 +146,48 @@ def test_each_pod_of_eight_on_four_machines_reaches_each_by_name(client: httpx.C
     assert sorted(places.values()) == sorted(f"10.213.81.{11 + number}" for number in range(4) for _ in range(2))
 
 
-def test_ranks_meet_at_the_name_of_the_first(client: httpx.Client) -> None:
-    how = {"MASTER_ADDR": "reduce-0.meet", "MASTER_PORT": "29400", "WORLD_SIZE": "4"}
-    spec = {
-        "clusterIP": "None",
-        "selector": {"batch.kubernetes.io/job-name": "reduce"},
-        "publishNotReadyAddresses": True,
-    }
-    client.post(
-        "/api/v1/namespaces/default/services", json={"metadata": {"name": "meet"}, "spec": spec}
-    ).raise_for_status()
-    job = a_ring("reduce", ["python3", "-c", REDUCE], 4, **how)
-    job["spec"]["template"]["spec"]["subdomain"] = "meet"
+@pytest.mark.parametrize("torch", ["stand-in", pytest.param("real", marks=pytest.mark.timeout(1800))])
+def test_torchrun_reduces_a_tensor_over_two_nodes(client: httpx.Client, torch: str) -> None:
+    """The example as it stands, with PyTorch if JOBPLANE_TORCH is set, else with as much of it as the example calls."""
+    if torch == "real" and not os.environ.get("JOBPLANE_TORCH"):
+        pytest.skip("JOBPLANE_TORCH is not set: PyTorch and its CUDA take some GB")
+    *others, job = yaml.safe_load_all((EXAMPLES / "torchrun.yaml").read_text())
+    (worker,) = job["spec"]["template"]["spec"]["containers"]
+    if torch == "real":
+        programs = python_with("torch", TORCH).parent
+        worker["env"].append({"name": "PATH", "value": f"{programs}:/usr/bin:/bin"})
+    else:
+        worker["env"].append({"name": "PYTHONPATH", "value": str(STAND_IN)})
 
-    said = run(client, job)
+    with applied(client, *others):
+        said = run(client, job)
 
-    assert sorted(line for lines in said.values() for line in lines) == [f"rank {rank} of 4 has 6" for rank in range(4)]
-    assert set(said) == set(MACHINES)
+    lines = sorted(line for lines in said.values() for line in lines if line.startswith("rank"))
+    assert lines == ["rank 0 of 2 has 3", "rank 1 of 2 has 3"]
+    assert len(said) == 2, "each on a node of its own"
+
+
+def test_mpirun_reduces_a_number_over_two_nodes(client: httpx.Client, tmp_path: Path) -> None:
+    """The example as it stands. Never a failure for want of a program: an MPI is much for one test."""
+    finds = "command -v mpirun && command -v ssh && test -x /usr/sbin/sshd && python3 -c 'import mpi4py'"
+    if subprocess.run(["sh", "-c", finds], env={"PATH": PATH}, capture_output=True, check=False).returncode:
+        pytest.skip("apt-get install openmpi-bin openssh-client openssh-server python3-mpi4py")
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    data = {"key": key.read_text(), "key.pub": key.with_suffix(".pub").read_text()}
+    secret = {"kind": "Secret", "metadata": {"name": "mpi-key"}, "stringData": data}
+    *others, job = yaml.safe_load_all((EXAMPLES / "mpirun.yaml").read_text())
+
+    with applied(client, secret, *others, job):
+        until(lambda: client.get(f"{JOBS}/mpi").json()["status"].get("completionTime"), 90, "mpi is complete")
+        (launcher,) = pods_of(client, "mpi")  # the other pod is deleted by then
+        said = client.get(f"{PODS_PATH}/{launcher['metadata']['name']}/log").text
+
+    lines = sorted(line for line in said.splitlines() if line.startswith("rank"))
+    assert lines == ["rank 0 of 2 has 3", "rank 1 of 2 has 3"], said
+    events = client.get(f"{CORE}/events", params={"fieldSelector": "reason=Scheduled"}).json()["items"]
+    nodes = {each["message"].split()[-1] for each in events if each["involvedObject"]["name"].startswith("mpi-")}
+    assert len(nodes) == 2
 
 
 def test_the_api_has_a_name(client: httpx.Client, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.cluster import Cluster, environment
 from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, newest, words
+from tests.e2e.machines import jobplane
 from tests.e2e.manifests import FOREVER
 from tests.e2e.processes import naming
 
@@ -27,8 +28,7 @@ DEVICES = {
 def an_agent(kubectl: Kubectl, node: str, *options: str) -> Iterator[subprocess.Popen[str]]:
     """Another node of its own, by an address that its certificate does not name."""
     cluster, folder = kubectl.cluster, kubectl.home / node
-    token = [sys.executable, "-m", "app.main.cli", "token", "create", "--data-dir", str(cluster.folder)]
-    made = subprocess.run(token, check=True, capture_output=True, text=True, env=environment()).stdout
+    made = jobplane("token", "create", "--data-dir", str(cluster.folder))
     words = made.split()[made.split().index("--join-token") :]
     server = ["--server", f"https://127.1:{cluster.port}", "--tls-name", "127.0.0.1", "--data-dir", str(folder)]
     command = [sys.executable, "-m", "app.main.cli", "agent", *server, "--node-name", node, *words, *options]

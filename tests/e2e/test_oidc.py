@@ -4,7 +4,6 @@ import json
 import re
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.e2e import preloaded
 from tests.e2e.cluster import Cluster, environment, until
 from tests.e2e.kubectl import newest
 from tests.idp.provider import CLIENT, OTHER_CLIENT, IdentityProvider, browser_command, confirm_device
@@ -36,7 +36,7 @@ class Site:
         arguments = [f"--oidc-issuer-url={self.provider.issuer}", f"--oidc-client-id={CLIENT}"]
         arguments += [f"--oidc-ca-file={self.provider.ca_file}", "--scope=groups", "--scope=email"]
         plugin = {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "IfAvailable"}
-        plugin |= {"command": sys.executable, "args": ["-m", "app.main.cli", "login", *arguments]}
+        plugin |= {"command": str(preloaded.program()), "args": ["login", *arguments]}
         config["users"] = [{"name": "jobplane", "user": {"exec": plugin}}]
         path = self.home / "kubeconfig"
         path.write_text(yaml.safe_dump(config))
@@ -103,7 +103,7 @@ def test_kubectl_and_jobplane_sign_in_by_the_plugin_and_the_group_gives_the_righ
     )
     denied = f"{kubectl} create configmap x 2>&1; test $? != 0"
     assert 'User "oidc:ada" cannot create resource "configmaps"' in site.run("sh", "-c", denied)
-    site.run(sys.executable, "-m", "app.main.cli", "list")
+    site.run(str(preloaded.program()), "list")
     assert site.sign_ins() == 1  # of six commands
 
     (kept,) = site.cache.glob("*.json")
@@ -121,7 +121,7 @@ def test_kubectl_and_jobplane_sign_in_by_the_plugin_and_the_group_gives_the_righ
 
 
 def test_a_person_without_a_browser_signs_in_by_a_code(site: Site, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "app.main.cli", "login", "--device", "--data-dir", str(tmp_path)]
+    command = [str(preloaded.program()), "login", "--device", "--data-dir", str(tmp_path)]
     command += [f"--oidc-issuer-url={site.provider.issuer}", f"--oidc-client-id={CLIENT}", "--scope=groups"]
     command += [f"--oidc-ca-file={site.provider.ca_file}"]
     with subprocess.Popen(
@@ -226,7 +226,7 @@ def test_wrong_settings_are_told_in_one_line(site: Site) -> None:
             "--authentication-config and --oidc-issuer-url exclude each other",
         ),
     ):
-        command = [sys.executable, "-m", "app.main.cli", "api", "--database-url", "postgresql://none/none", *options]
+        command = [str(preloaded.program()), "api", "--database-url", "postgresql://none/none", *options]
         ran = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
         assert (ran.returncode in (2, 78), line in ran.stderr, len(ran.stderr.splitlines())) == (True, True, 1), (
             ran.stderr

@@ -1,5 +1,6 @@
-"""Four machines with containerd and no CNI configuration, and each with an agent of the oci runtime, too: pods get addresses of
---pod-cidr, and reach each other by name.
+"""Four machines, each with an agent of the oci runtime: pods get addresses of --pod-cidr, and reach each other by name.
+
+With JOBPLANE_ENGINES=all, each has containerd without a CNI configuration and an agent of the cri runtime, too.
 """
 
 import shutil
@@ -16,11 +17,12 @@ from tests.e2e.cluster import surprises, until
 from tests.e2e.machines import Network, Server, agent, jobplane, laid, ready
 from tests.e2e.test_names import run
 from tests.runtimes import engines, oci_images
+from tests.runtimes.dockers import ALL_ENGINES
 from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE
 
 MACHINES = ("a", "b", "c", "d")
-NODES = {"cri": MACHINES, "oci": tuple(f"oci-{each}" for each in MACHINES)}
+NODES = {"oci": tuple(f"oci-{each}" for each in MACHINES), **({"cri": MACHINES} if ALL_ENGINES else {})}
 ALL = [node for nodes in NODES.values() for node in nodes]
 OPEN = {"JOBPLANE_POD_SECURITY": "privileged"}  # the pods share a folder of the machine
 PODS = 8
@@ -64,7 +66,8 @@ def images() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Iterator[httpx.Client]:
-    engines.needed(*engines.PROGRAMS, "nsenter")
+    if "cri" in NODES:
+        engines.needed(*engines.PROGRAMS, "nsenter")
     folder = tmp_path_factory.mktemp("network")
     with ExitStack() as stack:
         network = stack.enter_context(laid(Network("jppods", "10.213.82", MACHINES)))
@@ -76,9 +79,10 @@ def client(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Iterator[h
             client.patch(f"/api/v1/nodes/{node}", json=cordon, headers=merge).raise_for_status()
         _, *given = jobplane("token", "create", "--uses", str(len(ALL)), "--data-dir", str(server.folder)).split()
         for each in MACHINES:
-            running = stack.enter_context(engine(network, each, folder / f"engine-{each}"))
-            runtime = ["--runtime", "cri", "--runtime-endpoint", running.endpoint]
-            stack.enter_context(agent(network, each, each, [*given, *runtime], folder / each))
+            if "cri" in NODES:
+                running = stack.enter_context(engine(network, each, folder / f"engine-{each}"))
+                runtime = ["--runtime", "cri", "--runtime-endpoint", running.endpoint]
+                stack.enter_context(agent(network, each, each, [*given, *runtime], folder / each))
             subprocess.run(["cp", "-a", str(images), str(folder / f"images-{each}")], check=True)
             runtime = ["--runtime", "oci", "--runtime-endpoint", str(folder / f"images-{each}")]
             stack.enter_context(agent(network, each, f"oci-{each}", [*given, *runtime], folder / f"oci-{each}"))

@@ -25,7 +25,7 @@ from tests.e2e.ledger import JOBS
 from tests.e2e.manifests import a_job
 from tests.e2e.parts import Parts
 
-KILLS = int(os.environ.get("JOBPLANE_TEST_SCHEDULER_KILLS", "3"))
+KILLS = int(os.environ.get("JOBPLANE_TEST_SCHEDULER_KILLS", "1"))
 TAKE_OVER_SECONDS = 2.0
 NODES = 8
 # Three sizes of pods that fill no node to the brim, more at once than there is room for, of Jobs that do not end.

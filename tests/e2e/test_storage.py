@@ -17,10 +17,13 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
-from tests.e2e import processes
+from tests.e2e import nextflow_program, processes
 from tests.e2e.cluster import Cluster, environment, surprises, until
+from tests.e2e.environments import python_with
 from tests.e2e.kubectl import Kubectl, newest, rows, words
+from tests.e2e.ledger import JOBS
 from tests.e2e.machines import command, jobplane
 
 SECONDS = 60
@@ -32,6 +35,15 @@ CLAIMS, PODS, VOLUMES = (
 )
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 BOTH = ("first", "second")
+ROOT = Path(__file__).parents[2]
+NEXTFLOW_KINDS = {
+    "PersistentVolumeClaim": CLAIMS,
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+}
+SNAKEMAKE = "snakemake==9.27.1"
 
 
 class Lab:
@@ -187,6 +199,11 @@ def test_what_is_retained_is_there_for_another_claim(lab: Lab) -> None:
     patch = {"Content-Type": "application/merge-patch+json"}
 
     lab.call("PATCH", f"{VOLUMES}/{name}", json={"spec": {"claimRef": None}}, headers=patch)
+
+    def is_available() -> bool:
+        return bool(lab.call("GET", f"{VOLUMES}/{name}")["status"]["phase"] == "Available")
+
+    until(is_available, SECONDS, "it may be claimed: before that, the class makes another one")
     lab.claim("heir", "shared-retain")
     lab.run("heir", "cat /claimed/file", "heir")
     assert lab.ended("heir") == "kept\n"
@@ -295,6 +312,71 @@ def test_nothing_is_lost_when_parts_are_killed_in_between(lab: Lab, kill: int) -
         lab.delete(CLAIMS, name)
     strike()
     until(lambda: lab.volumes() == {} and lab.folders() == [], 2 * SECONDS, "volumes and data are gone, once")
+
+
+@pytest.mark.skipif(
+    not os.environ.get("JOBPLANE_SNAKEMAKE"), reason="JOBPLANE_SNAKEMAKE is not set: it is installed for this test"
+)
+def test_a_workflow_has_a_claim_as_its_work_folder(lab: Lab) -> None:
+    """The example with Snakemake as it stands: the second run finds that all is made, on whichever node."""
+    claim, config, job = yaml.safe_load_all((ROOT / "examples" / "snakemake.yaml").read_text())
+    (main,) = job["spec"]["template"]["spec"]["containers"]
+    main["env"].append({"name": "PATH", "value": f"{python_with('snakemake', SNAKEMAKE).parent}:/usr/bin:/bin"})
+    for path, each in ((CLAIMS, claim), ("/api/v1/namespaces/{}/configmaps", config)):
+        lab.call("POST", path.format("default"), json=each)
+
+    def said() -> str:
+        lab.call("POST", JOBS, json=job)
+        until(lambda: lab.call("GET", f"{JOBS}/workflow")["status"].get("completionTime"), SECONDS, "it is complete")
+        (pod,) = lab.call("GET", PODS.format("default"), params={"labelSelector": "job-name=workflow"})["items"]
+        log = lab.ended(pod["metadata"]["name"])
+        lab.call("DELETE", f"{JOBS}/workflow", json={"propagationPolicy": "Foreground"})
+        until(lambda: lab.call("GET", f"{JOBS}/workflow").get("code") == 404, SECONDS, "it is gone")
+        return log
+
+    first, second = said(), said()
+    assert "5 of 5 steps (100%) done" in first
+    assert "Nothing to be done" in second
+    assert [each.splitlines()[-1] for each in (first, second)] == ["total: 6"] * 2
+    lab.delete(CLAIMS, "workflow")
+    until(lambda: lab.volumes() == {} and lab.folders() == [], SECONDS, "volume and data are gone")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(
+    not os.environ.get("JOBPLANE_NEXTFLOW"), reason="JOBPLANE_NEXTFLOW is not set: it is fetched for this test"
+)
+def test_the_processes_of_a_nextflow_workflow_are_jobs_with_a_shared_claim(lab: Lab) -> None:
+    """The example with Nextflow: here its Jobs run on another node than Nextflow. The second run resumes the first."""
+    *others, job = yaml.safe_load_all((ROOT / "examples" / "nextflow.yaml").read_text())
+    others[0]["spec"]["storageClassName"] = "shared-delete"
+    (main,) = job["spec"]["template"]["spec"]["containers"]
+    main["env"].append({"name": "PATH", "value": f"{nextflow_program.folder()}:/usr/local/bin:/usr/bin:/bin"})
+    job["spec"]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "first"}
+    (config,) = (each["data"] for each in others if each["kind"] == "ConfigMap")
+    config["nextflow.config"] += "process.pod = [nodeSelector: 'kubernetes.io/hostname=second']\n"
+    for each in others:
+        lab.call("POST", NEXTFLOW_KINDS[each["kind"]].format("default"), json=each)
+
+    def said() -> list[str]:
+        lab.call("POST", JOBS, json=job)
+        until(lambda: lab.call("GET", f"{JOBS}/nextflow")["status"].get("conditions"), 5 * SECONDS, "it has ended")
+        (pod,) = lab.call("GET", PODS.format("default"), params={"labelSelector": "job-name=nextflow"})["items"]
+        log = lab.ended(pod["metadata"]["name"])
+        lab.call("DELETE", f"{JOBS}/nextflow", json={"propagationPolicy": "Foreground"})
+        until(lambda: lab.call("GET", f"{JOBS}/nextflow").get("code") == 404, SECONDS, "it is gone")
+        return log.splitlines()
+
+    first, second = said(), said()
+    assert sum("Submitted process > " in line for line in first) == 4
+    assert sum("Cached process > " in line for line in second) == 4
+    assert all("total: 6" in each for each in (first, second))
+    params = {"fieldSelector": "reason=Scheduled"}
+    events = lab.call("GET", "/api/v1/namespaces/default/events", params=params)["items"]
+    nodes = {each["message"].split()[-1] for each in events if each["involvedObject"]["name"].startswith("nf-")}
+    assert nodes == {"second"}
+    lab.delete(CLAIMS, "nextflow")
+    until(lambda: lab.volumes() == {} and lab.folders() == [], SECONDS, "volume and data are gone")
 
 
 def test_kubectl_shows_them_as_kubernetes_does(lab: Lab, tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from tests.e2e import processes
 from tests.e2e.cluster import Cluster, free_port, until
-from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, found
+from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, oldest_and_newest
 from tests.e2e.manifests import a_container
 
-KUBECTLS = found()
+KUBECTLS = oldest_and_newest()
 pytestmark = pytest.mark.skipif(not KUBECTLS, reason="kubectl is not installed")
 
 

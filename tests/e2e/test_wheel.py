@@ -10,18 +10,19 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from tests import wheel
 from tests.conformance.documents import pi
 from tests.e2e.cluster import Cluster, until
 from tests.needs import lacking
-from tests.wheel import ROOT, Distribution, Installed, build
+from tests.wheel import ROOT, Distribution, Installed
 
 # Others' packages of names that are common: where ours were found instead, or theirs by us, something would break.
 FOREIGN = ("app", "migrations", "examples", "deploy", "program")
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
-    return build(tmp_path_factory.mktemp("built"))
+def built() -> Distribution:
+    return wheel.built()
 
 
 @pytest.fixture(scope="module")

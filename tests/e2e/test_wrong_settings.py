@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.e2e import preloaded
 from tests.e2e.cluster import Cluster, environment, free_port, until
 from tests.e2e.machines import command, jobplane
 from tests.needs import lacking
@@ -30,8 +31,9 @@ class Ended(NamedTuple):
 def ran(*arguments: str, cwd: Path | None = None, **variables: str) -> Ended:
     """A program that is expected to end by itself. `{}` in its arguments is a port that is free."""
     given = [each.format(free_port()) if each == "{}" else each for each in arguments]
+    call = command(*given) if "up" in given else [str(preloaded.program()), *given]
     done = subprocess.run(
-        command(*given),
+        call,
         capture_output=True,
         text=True,
         timeout=SECONDS,

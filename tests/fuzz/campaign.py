@@ -179,7 +179,8 @@ _WITHOUT_STATUS = {408, 414, 431}  # refused before it is known whom a request i
 
 def fault_of(request: Request, answer: Answer) -> str:
     """What is wrong with an answer; empty if nothing is."""
-    if answer.code >= 500:
+    is_unreachable = answer.code == 503 and b"/proxy" in request.target  # there is no pod behind it
+    if answer.code >= 500 and not is_unreachable:
         return "an error of the server's"
     if answer.code == 0:
         return "closed without an answer"

@@ -38,7 +38,8 @@ class Target:
         for name, token in (("admin", self.admin), ("agent", self.agent)):
             (self._folder / f"{name}.token").write_text(token)
         given = ("--no-tls", "--port", str(self.port), "--data-dir", str(self._folder), "--database-url", self._dsn)
-        command = (sys.executable, "-m", "app.main.cli", "api", *given)
+        gates = ("--feature-gates", "GenericWorkload=true")  # every kind is served
+        command = (sys.executable, "-m", "app.main.cli", "api", *given, *gates)
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment())
         until(self._is_ready, READY_SECONDS, "the API answers")

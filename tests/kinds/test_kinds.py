@@ -9,7 +9,7 @@ import pytest
 from msgspec import inspect
 from msgspec.structs import replace
 
-from app.kinds import KINDS, by_name, by_resource
+from app.kinds import KINDS, by_name, by_resource, by_version
 from app.kinds.core.configmap import KIND as CONFIG_MAPS
 from app.kinds.core.configmap import ConfigMap
 from app.kinds.core.event import KIND as EVENTS
@@ -49,8 +49,14 @@ def test_the_kinds_are_found_by_path_and_by_name() -> None:
     assert {kind.name for kind in KINDS} >= {"Pod", "Job", "Node", "Namespace", "Event", "Lease", "Secret"}
     for kind in KINDS:
         assert by_resource(kind.group, kind.version, kind.plural) is kind
-        assert by_name(kind.group, kind.name) is kind
+        assert by_name(kind.group, kind.name) is (kind.storage if _has_twin(kind) else kind)
+        assert by_version(kind.api_version, kind.name) is (kind.storage or kind)
     assert by_resource("batch", "v7", "jobs") is by_name("", "Job") is None
+
+
+def _has_twin(kind: Kind[Any]) -> bool:
+    """Return whether the stored version of a kind has the same name."""
+    return kind.storage is not None and kind.storage.group == kind.group
 
 
 @every_kind
@@ -117,16 +123,16 @@ def test_an_object_survives_the_wire(kind: Kind[Any]) -> None:
 
 @every_kind
 def test_a_second_version_of_a_kind_loses_nothing(kind: Kind[Any]) -> None:
-    if not kind.stored_as or not kind.inward or not kind.outward:
+    if not kind.storage or not kind.inward or not kind.outward:
         assert kind.inward is kind.outward is None
         return
     obj = created(kind)
     stored = kind.inward(obj)
 
     assert kind.outward(stored) == obj
-    home = by_name(kind.stored_as[0], stored.kind)
-    assert home is not None
-    assert (stored.api_version, home.plural) == (home.api_version, kind.stored_as[1])
+    home = kind.storage
+    assert by_name(home.group, stored.kind) is home
+    assert stored.api_version == home.api_version
     assert home.fields.keys() >= kind.fields.keys()
     assert all(home.fields[name](stored) == text(obj) for name, text in kind.fields.items())
 

@@ -228,3 +228,10 @@ def test_a_selector_has_only_so_many_requirements(parse: Any) -> None:
     parse(",".join(["a=b"] * 1_000))
     with pytest.raises(ApiError, match="at most 1000 requirements"):
         parse(",".join(["a=b"] * 1_001))
+
+
+def test_labels_that_are_wanted_are_those_that_every_match_has() -> None:
+    selector = parse_labels("app=a,tier in (x, y),zone!=z,!old,new,size in (),rack=")
+
+    assert selector.wanted() == {"app": ("a",), "tier": ("x", "y"), "rack": ("",), "size": ("",)}
+    assert parse_labels(f"app in ({','.join(f'v{number}' for number in range(101))})").wanted() == {}

@@ -14,11 +14,19 @@ from typing import Self
 import httpx
 import yaml
 
+from tests.e2e import preloaded
 from tests.e2e.cluster import environment, free_port, until
 from tests.e2e.migrated_postgres import copy_into
 from tests.e2e.secret_values import KNOWN, dsn_of, dump_database, find_leaks
 
 ROOT = Path(__file__).parents[2]
+# Services are processes of their own.
+PROGRAM = """#!/bin/sh
+case "$1" in
+up | api) exec {python} -m app.main.cli "$@" ;;
+*) exec {preloaded} "$@" ;;
+esac
+"""
 SECONDS = 120
 ENCRYPTED = "JOBPLANE_SECRETS_KEY_FILE"
 
@@ -39,7 +47,7 @@ class Shell:
         self._state.write_text("")
         program = folder.with_name("bin") / "jobplane"
         program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m app.main.cli "$@"\n')
+        program.write_text(PROGRAM.format(python=sys.executable, preloaded=preloaded.program()))
         program.chmod(0o755)
         self._environment = environment(
             PATH=f"{program.parent}:{os.environ['PATH']}",

@@ -4,7 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.kinds import by_name
+from app.kinds import KINDS, by_name
+from app.kinds.apiextensions.custom_resource_definition import KIND as DEFINITIONS
 from app.kinds.batch.job import KIND as JOBS
 from app.kinds.batch.job import Job, JobSpec
 from app.kinds.pod.container import Container
@@ -18,6 +19,8 @@ from app.registry.verbs.objects import Registry
 from tests.build import a_template
 
 NAMESPACES = by_name("", "Namespace")
+# Kinds whose objects may have any name, and go when they are deleted. Definitions have tests of their own.
+ORDINARY = [kind for kind in KINDS if kind is not DEFINITIONS]
 
 
 def example(kind: Kind) -> Object:

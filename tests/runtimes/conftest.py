@@ -256,7 +256,7 @@ CAPABILITIES: dict[str, set[str]] = {
     ISOLATED: _declared("process") - {"security"},  # they are who they are
     "oci": OCI if os.geteuid() == 0 or oci_images.missing() else _declared("oci"),
     "cri": ALL,
-    "docker": ALL - {"handlers"},
+    **({"docker": ALL - {"handlers"}} if dockers.ALL_ENGINES else {}),
     "simulated": _declared("simulated"),
 }
 

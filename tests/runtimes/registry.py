@@ -1,4 +1,7 @@
-"""A registry of images on loopback, in this process: engines pull from it by plain HTTP. It holds what it is given."""
+"""A registry of images in this process, on loopback unless told otherwise: engines pull from it by plain HTTP.
+
+It holds what it is given.
+"""
 
 import base64
 import gzip
@@ -20,9 +23,9 @@ MANIFEST = f"{_DOCKER}.distribution.manifest.v2+json"
 class Registry(ThreadingHTTPServer):
     """`login`: without it nothing is given out. `rate`: bytes a second that it sends at most, to all together; 0: any."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answers)
-        self.name = f"127.0.0.1:{self.server_address[1]}"
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__((host, 0), _Answers)
+        self.name = f"{host}:{self.server_address[1]}"
         self.login: Login | None = None
         self.files: dict[str, tuple[str, bytes]] = {}
         self.rate = 0
@@ -32,7 +35,7 @@ class Registry(ThreadingHTTPServer):
         """What it is pulled as."""
         return self.add_layers(name, image.document, [gzip.compress(image.layer, 1, mtime=0)])
 
-    def add_layers(self, name: str, document: bytes, layers: Sequence[bytes]) -> str:
+    def add_layers(self, name: str, document: bytes, layers: Sequence[bytes], tag: str = "1") -> str:
         """The same, of layers that are compressed."""
         kinds = [f"{_DOCKER}.container.image.v1+json", *[f"{_DOCKER}.image.rootfs.diff.tar.gzip"] * len(layers)]
         parts = [document, *layers]
@@ -44,9 +47,9 @@ class Registry(ThreadingHTTPServer):
         manifest = json.dumps(about).encode()
         for content in parts:
             self.files[f"/v2/{name}/blobs/{digest(content)}"] = "application/octet-stream", content
-        for reference in ("1", digest(manifest)):
+        for reference in (tag, digest(manifest)):
             self.files[f"/v2/{name}/manifests/{reference}"] = MANIFEST, manifest
-        return f"{self.name}/{name}:1"
+        return f"{self.name}/{name}:{tag}"
 
     def pace(self, count: int) -> None:
         """Wait for as long as it takes to send so many bytes."""
@@ -86,8 +89,8 @@ class _Answers(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def registry() -> Iterator[Registry]:
-    with Registry() as server:
+def registry(host: str = "127.0.0.1") -> Iterator[Registry]:
+    with Registry(host) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         yield server

@@ -99,6 +99,18 @@ async def test_a_command_of_a_terminal_has_one(lab: Lab, key: ContainerKey) -> N
 
 
 @pytest.mark.needs("terminals")
+async def test_what_a_terminal_shows_last_is_not_lost(lab: Lab, key: ContainerKey) -> None:
+    async def run() -> bytes:
+        session = await execute(lab, key, "echo all", tty=True)
+        try:
+            return (await output_of(session)).get("stdout", b"")
+        finally:
+            await session.close()
+
+    assert {*await asyncio.gather(*(run() for _ in range(16)))} == {b"all\r\n"}
+
+
+@pytest.mark.needs("terminals")
 async def test_a_terminal_is_as_large_as_it_is_told(lab: Lab, key: ContainerKey) -> None:
     session = await execute(lab, key, "until stty size 2>&- | grep '33 111'; do sleep 0.02; done", tty=True)
     await session.resize(111, 33)

@@ -8,7 +8,9 @@ from msgspec.structs import replace
 from app.kinds.core.node import Node
 from app.kinds.pod.pod import Pod, PodSchedulingGroup
 from app.kinds.scheduling.pod_group_schema import (
+    AllDisruptionMode,
     BasicSchedulingPolicy,
+    DisruptionMode,
     GangSchedulingPolicy,
     PodGroupSchedulingConstraints,
     PodGroupSchedulingPolicy,
@@ -31,10 +33,11 @@ def a_group(
     gang = GangSchedulingPolicy(min_count=least)
     policy = PodGroupSchedulingPolicy(gang=gang) if least else PodGroupSchedulingPolicy(basic=BasicSchedulingPolicy())
     near = PodGroupSchedulingConstraints(topology=(TopologyConstraint(key=topology),)) if topology else None
+    disruption = DisruptionMode(all=AllDisruptionMode()) if mode == "all" else None
     conditions = (Condition(type=SCHEDULED, status=scheduled, reason="Scheduled"),) if scheduled else ()
     return PodGroup(
         metadata=ObjectMeta(name=name, namespace="default", uid=f"uid-of-{name}", generation=1),
-        spec=PodGroupSpec(scheduling_policy=policy, scheduling_constraints=near, disruption_mode=mode),
+        spec=PodGroupSpec(scheduling_policy=policy, scheduling_constraints=near, disruption_mode=disruption),
         status=PodGroupStatus(conditions=conditions),
     )
 

@@ -299,7 +299,7 @@ def test_disruption_budgets_are_weighed_when_quota_is_returned(
 
 def test_a_gang_that_goes_as_a_whole_returns_all_its_quota() -> None:
     scheduler = SimulatedScheduler(default=a_queue(quota={"cpu": "2"}), b=a_queue(quota={"cpu": "2"}, reclaims=True))
-    scheduler.group(a_group("g", 3, mode="PodGroup"))
+    scheduler.group(a_group("g", 3, mode="all"))
     scheduler.add_pod("default", "older")
     gang: dict[str, Any] = {"scheduling_group": PodSchedulingGroup(pod_group_name="g")}
     scheduler.add_pods("default", 3, "g", spec=gang)

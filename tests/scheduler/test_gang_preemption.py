@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.kinds.core.node import Node
 from app.kinds.core.poddisruptionbudget import PodDisruptionBudget
@@ -13,11 +14,12 @@ from app.kinds.pod.pod import Pod, PodSchedulingGroup
 from app.kinds.scheduling.podgroup import PodGroup
 from app.scheduler import Cluster, PodInfos
 from app.scheduler.eviction_units import DisruptionBudgets
+from app.scheduler.gang_preemption import gang_priority
 from app.scheduler.gang_scheduling import GangScheduler, PodGroups
 from app.scheduler.preemption import LowestPriorities
 from app.scheduler.scheduling_round import MAX_GANG_PODS, PreemptionEvaluator, RoundResult, schedule_round
 from tests.scheduler.cluster import a_cluster, a_node, apart, near, term
-from tests.scheduler.gangs import a_group
+from tests.scheduler.gangs import a_group, members, the_group
 from tests.scheduler.test_preemption import a_budget, pod_of, terminating, with_nomination
 
 
@@ -195,17 +197,17 @@ CASES = {
     "all of another gang if it goes as a whole": Case(
         {"n1": [of_other("a")], "n2": [of_other("b")], "n3": [of_other("c")]},
         "g0 for n1, g1 for n2; a, b, c go",
-        groups=[a_group(least=2), a_group("other", 3, scheduled="True", mode="PodGroup")],
+        groups=[a_group(least=2), a_group("other", 3, scheduled="True", mode="all")],
     ),
     "rather others than all of a gang": Case(
         {"n1": [of_other("a")], "n2": [of_other("b")], "n3": [low("c")], "n4": [low("d")]},
         "g0 for n3, g1 for n4; c, d go",
-        groups=[a_group(least=2), a_group("other", 2, scheduled="True", mode="PodGroup")],
+        groups=[a_group(least=2), a_group("other", 2, scheduled="True", mode="all")],
     ),
     "nobody of a gang that goes as a whole and has a more important member": Case(
         {"n1": [of_other("a")], "n2": [of_other("b", priority=20)], "n3": [low("c")]},
         IN_VAIN,
-        groups=[a_group(least=2), a_group("other", 2, scheduled="True", mode="PodGroup")],
+        groups=[a_group(least=2), a_group("other", 2, scheduled="True", mode="all")],
     ),
     "rather a pod than a member of a gang": Case(
         {"n1": [of_other("a", "2"), low("p", "2")], "n2": [of_other("b", "2"), low("q", "2")]},
@@ -322,6 +324,23 @@ def test_nobody_goes_for_a_gang_that_is_not_complete() -> None:
 def test_a_pod_by_itself_has_all_of_a_gang_go_that_goes_as_a_whole() -> None:
     there = {"n1": [of_other("a")], "n2": [of_other("b", "2"), low("c", "2", priority=3)]}
     cluster = a_cluster(map(a_node, there), there)
-    result = a_round([pod_of(10, "p", "4"), pod_of(10, "q", "2")], cluster, [a_group("other", 2, mode="PodGroup")])
+    result = a_round([pod_of(10, "p", "4"), pod_of(10, "q", "2")], cluster, [a_group("other", 2, mode="all")])
 
     assert describe(result) == "p for n1, q for n2; a, b go"
+
+
+@pytest.mark.parametrize(
+    ("own", "counts"),
+    [
+        pytest.param(None, 10, id="without a priority of its own"),
+        pytest.param(5, 5, id="that is less important"),
+        pytest.param(50, 10, id="that is more important"),
+    ],
+)
+def test_the_priority_of_a_gang_is_the_lowest_of_all(own: int | None, counts: int) -> None:
+    group = a_group(least=2)
+    group = replace(group, spec=replace(group.spec, priority=own))
+
+    pods = [*members(1, spec={"priority": 20}), *members(1, start=1, spec={"priority": 10})]
+
+    assert gang_priority(the_group(group, pods)) == counts

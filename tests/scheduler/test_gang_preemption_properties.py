@@ -151,7 +151,7 @@ class World(SimulatedScheduler):
         elif what == "gang":
             name = f"g{number}"
             self.least[name] = two
-            self.group(a_group(name, two, mode="PodGroup" if flag else None))
+            self.group(a_group(name, two, mode="all" if flag else None))
             spec = {"priority": one, "scheduling_group": PodSchedulingGroup(pod_group_name=name)}
             self.add_pods("default", two, f"{name}-", spec=spec, cpu="2")
         elif what == "ends":

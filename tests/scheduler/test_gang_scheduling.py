@@ -166,3 +166,11 @@ def test_no_gang_is_bound_in_part_and_the_first_that_fits_is_bound(
         fits = least <= count and least <= free
         assert found[name] == (min(count, free) if fits else 0)
         free -= found[name]
+
+
+def test_without_the_feature_gate_nobody_is_in_a_group() -> None:
+    groups, (pod,) = PodGroups(is_enabled=False), members(1)
+    groups.set(("default", "g"), a_group(least=2))
+    groups.update_pod(None, pod, (pod, PodInfos().get(pod)))
+
+    assert groups.gang_of(pod) is groups.group_of(pod) is None

@@ -13,6 +13,7 @@ from tests.scheduler.cluster import a_cluster, on, why
 from tests.scheduler.oracle import Oracle, There
 from tests.scheduler.random_clusters import NAMESPACES, all_nodes, all_pods, nodes, pods
 
+EXAMPLES = settings.default.max_examples  # fifty, or in `make test-long` a thousand
 STRATEGIES = some.sampled_from([ScoringSettings("LeastAllocated"), ScoringSettings("MostAllocated")])
 
 
@@ -29,7 +30,7 @@ def a_copy(machines: list[Node], there: There, how: ScoringSettings) -> Cluster:
     return a_cluster(machines, spread, how, NAMESPACES)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=2 * EXAMPLES)
 @given(machines=all_nodes(), running=all_pods("r", 6), pending=all_pods("p", 8), how=STRATEGIES)
 def test_a_pod_waits_only_if_it_fits_nowhere(
     machines: list[Node], running: list[Pod], pending: list[Pod], how: ScoringSettings
@@ -51,7 +52,7 @@ def test_a_pod_waits_only_if_it_fits_nowhere(
     assert len(outcome.bound) + len(outcome.unbound) == len(pending)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(machines=all_nodes(), running=all_pods("r", 6), pending=all_pods("p", 3), how=STRATEGIES)
 def test_hopeless_is_what_stays_so_when_all_are_gone(
     machines: list[Node], running: list[Pod], pending: list[Pod], how: ScoringSettings
@@ -120,7 +121,7 @@ EVENTS = some.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(events=some.lists(EVENTS, max_size=20), pending=all_pods("p", 6), how=STRATEGIES)
 def test_what_was_learned_bit_by_bit_is_what_is_learned_at_once(
     events: list[tuple[str, Any]], pending: list[Pod], how: ScoringSettings

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -325,3 +326,35 @@ async def test_a_feed_reads_on_at_once_when_it_follows_a_new_timeline(monkeypatc
     running.cancel()
 
     assert feed.cursor == 1_000
+
+
+async def test_a_process_that_starts_remembers_what_was_committed_before(dsn: str, store: Store) -> None:
+    """Thousands of agents go on where they were, and none of them reads history."""
+    (a,) = await store.commit([create("a")])
+    (b,) = await store.commit([modify("a", a)])
+    async with open_store(dsn) as other:
+        assert [change.revision for change in other.feed.after(KIND, a) or ()] == [b]
+        assert other.feed.cursor == b
+    async with open_store(dsn, ring_bytes=0) as without:
+        assert without.feed.after(KIND, a) is None
+
+
+async def test_a_process_that_starts_knows_nothing_from_before_the_floor(dsn: str, store: Store) -> None:
+    (a,) = await store.commit([create("a")])
+    (b,) = await store.commit([modify("a", a)])
+    (c,) = await store.commit([modify("a", b)])
+    await compact(store.pool, timedelta(0))
+    async with open_store(dsn) as other:
+        assert other.feed.after(KIND, a) is None
+        assert other.feed.cursor == c
+
+
+async def test_history_of_a_node_has_what_was_bound_to_it(store: Store) -> None:
+    here, there = (SelectorIndex({}, {"spec.nodeName": node}) for node in ("here", "there"))
+    a, b = await store.commit([
+        replace(create("a"), selector_index=here), replace(create("b"), selector_index=there)
+    ])  # fmt: skip
+    (moved,) = await store.commit([replace(modify("a", a), selector_index=there, old_selector_index=here)])
+
+    assert [each.revision for each in await store.history_of(KIND, 0, moved, node="here")] == [a, moved]
+    assert [each.revision for each in await store.history_of(KIND, 0, moved, node="there")] == [b, moved]

@@ -315,3 +315,26 @@ async def test_a_demand_on_a_lease_is_checked_after_the_lease_is_written(store: 
 
     assert isinstance(refused, Conflict)
     assert isinstance(written, list)
+
+
+async def test_a_process_of_an_earlier_version_still_writes(store: Store) -> None:
+    """It does not tell what is dormant: what it writes is awake."""
+    columns = (
+        [0],
+        ["things"],
+        ["default"],
+        ["a"],
+        ["uid"],
+        ["A"],
+        [0],
+        [b"{}"],
+        ["{}"],
+        [None],
+        [None],
+        [None],
+        [False],
+    )
+    places = ", ".join(f"${number}" for number in range(1, 15))
+    await store.pool.fetchrow(f"select * from commit_write_sets({places})", *columns, "origin")
+
+    assert await store.pool.fetchval("select dormant is null and expires_at is null from heads where name = 'a'")

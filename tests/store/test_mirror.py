@@ -7,7 +7,7 @@ import pytest
 
 from app.kinds.core.configmap import ConfigMap
 from app.machinery.base import Object, ObjectMeta, OwnerReference
-from app.store import Key, Mirror, Store, Write, open_store
+from app.store import DormantKinds, Key, Mirror, Store, Write, open_store
 from tests.log_lines import lines
 from tests.store.writes import create
 
@@ -46,6 +46,24 @@ async def test_it_holds_what_there_was_and_follows(store: Store) -> None:
     assert shown(copy) == {"a": "2", "b": "1"}
     assert copy.revision == store.feed.cursor
     assert copy.get(Key(KIND, "default", "b")).metadata.resource_version == str(revision + 2)
+
+
+async def test_what_changes_while_dormant_objects_are_read_is_newer(store: Store) -> None:
+    maps = [a_map(name, "read") for name in "abc"]
+    revisions = await store.commit(maps)
+    copy = Mirror({KIND: ConfigMap}, dormant=DormantKinds("owners", KIND, lambda _: True))
+    copy.start_at(revisions[-1], ())
+    await store.feed.listen(copy.apply, since=revisions[-1])
+
+    with copy.waking() as wake:
+        heads = await store.get_many([each.key for each in maps])
+        await store.commit(
+            [a_map("a", "changed", expected=revisions[0]), a_map("b", expected=revisions[1], change="D")]
+        )
+        assert shown(copy) == {}
+        wake(heads.values())
+
+    assert shown(copy) == {"a": "changed", "c": "read"}
 
 
 async def test_it_follows_other_processes(store: Store, dsn: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from random import Random
 
 import asyncpg
@@ -20,6 +21,7 @@ from app.store import (
     Write,
     open_store,
 )
+from app.store.reader import LABELS
 from app.store.schema.migrate import migrate
 from tests.store.writes import KIND, body, create, delete, key, modify, value_of
 
@@ -156,6 +158,52 @@ async def test_demands_hold_for_what_was_there_then(store: Store) -> None:
     assert await at(store, b, name="a") == {"a": 1}
     with pytest.raises(ValueError, match="deleted"):
         await at(store, b, deleting=True)
+
+
+async def test_labels_that_are_wanted_leave_out_most_others_but_none_that_has_or_had_them(store: Store) -> None:
+    strange = 'a"\\ü'
+    a, _, _, d = await store.commit([
+        create("a", app="x"), create("b", app="y"), create("c", app=strange), create("d", app="x", tier="1")
+    ])  # fmt: skip
+    then = await store.revision()
+    await store.commit([replace(modify("a", a), selector_index=SelectorIndex({"app": "y"})), delete("d", d)])
+
+    async def names(revision: int | None, **labels: str) -> set[str]:
+        page = await store.list(Query(kind=KIND, at=revision, labels={name: [value] for name, value in labels.items()}))
+        wanted = labels.items()
+        return {head.key.name for head in page.heads if wanted <= head.selector_index.labels.items()}
+
+    assert await names(None, app="y") == {"a", "b"}
+    assert await names(None, app=strange) == {"c"}
+    assert await names(None, app="x") == await names(None, app="") == set()
+    assert await names(then, app="x") == {"a", "d"}
+    assert await names(then, app="x", tier="1") == {"d"}
+    assert [each.key.name for each in (await store.list(Query(kind=KIND, labels={"app": ["y"]}, limit=1))).heads] == [
+        "a"
+    ]
+
+
+async def test_what_is_dormant_is_found_by_its_labels(store: Store) -> None:
+    await store.commit([
+        create("live", kind="pods", app="x"),
+        replace(create("done", kind="pods", app="x", tier="1"), dormant="Succeeded,0,0"),
+        replace(create("other", kind="pods", app="y", tier="1"), dormant="Succeeded,0,0"),
+        replace(create("bare", kind="pods"), dormant="Succeeded,0,0"),
+    ])  # fmt: skip
+
+    async def names(**labels: list[str]) -> list[str]:
+        return [head.key.name for head in (await store.list(Query(kind="pods", labels=labels))).heads]
+
+    assert await names(app=["x"]) == ["done", "live"]
+    assert await names(app=["x", "y"]) == ["done", "live", "other"]
+    assert await names(app=["y"], tier=["1"]) == ["other"]
+    assert await names(app=["z"]) == await names(tier=["1"], app=["no"]) == []
+    async with store.pool.acquire() as connection:
+        await connection.execute("set enable_seqscan = off")  # which would read so few rows sooner than an index
+        rows = await connection.fetch(
+            f"explain select from heads h where dormant is not null and {LABELS} && array['a']"
+        )
+    assert any("heads_by_label" in row[0] for row in rows)
 
 
 async def test_a_version_that_nobody_remembers_is_not_left_out_of_a_list(store: Store) -> None:

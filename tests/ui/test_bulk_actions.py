@@ -154,6 +154,7 @@ def test_what_failed_is_told_with_its_reason_and_stays_selected(
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"count/jobs.batch": "4"}}}
     api.post(f"/api/v1/namespaces/{namespace}/resourcequotas", json=quota).raise_for_status()
     page = viewer.open(f"/jobs?namespace={namespace}&sort=Name")
+    expect(rows(page)).to_have_count(3)
     page.get_by_role("checkbox", name="Select all rows").click()
     press(page, "Rerun", "Rerun 3 Jobs?").get_by_role("button", name="Rerun 3").click()
 
@@ -172,6 +173,7 @@ def test_a_few_requests_at_a_time_until_it_is_stopped(viewer: Viewer, api: httpx
         create_job(api, namespace, f"job-{number:02}", suspend=True)
     page = viewer.open(f"/jobs?namespace={namespace}&sort=Name")
     held = hold_requests(page, "**/jobs/job-*")
+    expect(rows(page)).to_have_count(12)
     page.get_by_role("checkbox", name="Select all rows").click()
     dialog = press(page, "Resume", "Resume 12 Jobs?")
     dialog.get_by_role("button", name="Resume 12").click()
@@ -230,6 +232,7 @@ def test_selected_cronjobs_are_triggered_suspended_and_deleted(
     for name in ("one", "two"):
         create_cronjob(api, namespace, name, "0 0 1 1 *")
     page = viewer.open(f"/cronjobs?namespace={namespace}")
+    expect(rows(page)).to_have_count(2)
     page.get_by_role("checkbox", name="Select all rows").click()
     press(page, "Trigger", "Trigger 2 CronJobs?").get_by_role("button", name="Trigger 2").click()
     expect(page.get_by_text("2 CronJobs triggered.")).to_be_visible()
@@ -244,7 +247,8 @@ def test_selected_cronjobs_are_triggered_suspended_and_deleted(
 
 
 def test_selected_pods_are_deleted(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
-    create_job(api, namespace, "wide", parallelism=3, completions=3)
+    # Without retries, the deletion of the first ends the Job, which deletes the others.
+    create_job(api, namespace, "wide", parallelism=3, completions=3, backoffLimit=6)
     page = viewer.open(f"/pods?namespace={namespace}&state=Running")
     expect(rows(page)).to_have_count(3)
     before = names(api, f"/api/v1/namespaces/{namespace}/pods")
@@ -300,6 +304,7 @@ def test_selection_menu_and_question_are_accessible(viewer: Viewer, api: httpx.C
     await_job(api, namespace, "ended", "Complete")
     create_job(api, namespace, "waits", suspend=True)
     page = viewer.open(f"/jobs?namespace={namespace}&sort=Name")
+    expect(rows(page)).to_have_count(2)
     page.get_by_role("checkbox", name="Select all rows").click()
     expect(bar(page)).to_be_visible()
     viewer.assert_accessible("selected rows")

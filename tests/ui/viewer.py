@@ -48,7 +48,10 @@ class Viewer:
         self._context, self.url = context, url
         self.errors: list[str] = []
         self.page: Page = context.new_page()
-        self.page.on("console", lambda said: self.errors.append(said.text) if is_fault(said) else None)
+        self.page.on(
+            "console",
+            lambda said: self.errors.append(f"{said.text} {said.location['url']}") if is_fault(said) else None,
+        )
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
 
     @classmethod

@@ -51,7 +51,7 @@ class PodNetworkManager:
         address: str,
         runtime: NetworkedRuntime,
         clock: Clock,
-        on_change: Callable[[], Awaitable[None]],
+        on_change: Callable[[], Awaitable[object]],
         on_cidr: Callable[[str], Awaitable[None]],
     ) -> None:
         self._api, self._node, self._address = api, node, address

@@ -36,6 +36,7 @@ logger = Logger(__name__)
 
 NODES = "/api/v1/nodes"
 CHECK = 10.0
+RETRY = 0.25  # the first time; then twice as long each time, until it is the period
 CHECKS_PER_SECOND = 5  # of a whole fleet, at most
 REFRESH = timedelta(minutes=5)
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
@@ -74,7 +75,11 @@ class Nodes:
                 group.create_task(self._keep(name, period, period * position / len(self._names)))
 
     async def _keep(self, name: str, period: float, offset: float) -> None:
-        await self.check(name)
+        """Check every `period` seconds. What has failed is tried again sooner: an agent often starts before its API listens."""
+        pause = RETRY
+        while not await self.check(name):
+            await self._clock.sleep(pause)
+            pause = min(2 * pause, period)
         await self._clock.sleep(offset)
         while True:
             await self._clock.sleep(period)
@@ -85,8 +90,8 @@ class Nodes:
         self._is_ending = True
         await asyncio.gather(*map(self.check, self._names))
 
-    async def check(self, name: str) -> None:
-        """Registers the node if it is not there, and writes its status if that differs."""
+    async def check(self, name: str) -> bool:
+        """Register the node if it is not there, and write its status if that differs. Return whether the API has it."""
         try:
             now = self._clock.now().replace(microsecond=0)
             found = await self._find_or_register(name, now)
@@ -97,6 +102,8 @@ class Nodes:
                 await self._api.request("PATCH", f"{NODES}/{name}/status", body, content_type=MERGE_PATCH)
         except (ApiError, OSError) as error:
             logger.at(level_of(error), "cannot write the status of a node; retrying", node=name, error=error)
+            return False
+        return True
 
     async def _list_images(self, old: NodeStatus) -> tuple[ContainerImage, ...]:
         if self._images is None:

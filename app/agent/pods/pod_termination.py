@@ -1,7 +1,8 @@
 """Pod termination: stops containers, and removes what ended pods leave on the node. Called by `pods`.
 
 A stop is the preStop hook, the signal, and the kill when the grace period is over. Cleanup removes containers that still run,
-the sandbox, devices, volumes and files.
+the sandbox, devices, volumes and files. The address of a pod with a name of its own goes a few seconds after its containers:
+peers that started later still reach it once, as they do where a kubelet takes a second or two to notice the end.
 """
 
 import asyncio
@@ -20,6 +21,8 @@ from app.runtimes.base import ContainerKey, Runtime
 from app.structured_logging import Logger
 
 AGAIN = 5.0  # seconds until a stop that failed is tried again
+LINGER = 5.0  # seconds for which the address of an ended pod with a name of its own still answers
+MOST_LINGERING = 100  # pods; each has a process of some MB
 SOONER = timedelta(seconds=1)  # a stop is worth another only if it kills sooner by more than that
 
 logger = Logger(__name__)
@@ -84,13 +87,19 @@ class PodCleanup:
     def __init__(self, host: Host, spawn: Callable[[Coroutine[Any, Any, None]], Any]) -> None:
         self._host, self._spawn = host, spawn
         self._uids: set[str] = set()
+        self._lingering = 0
 
-    def clear(self, uid: str, live: Sequence[ContainerKey], task: asyncio.Task[None] | None = None) -> None:
-        """`live` still run; `task`, if there is one, may be starting something and comes to its end first."""
+    def clear(
+        self, uid: str, live: Sequence[ContainerKey], task: asyncio.Task[None] | None = None, *, lingers: bool = False
+    ) -> None:
+        """`live` still run; `task`, if there is one, may be starting something and comes to its end first.
+
+        lingers: the address is to answer for LINGER seconds more.
+        """
         if uid not in self._uids:
             self._uids.add(uid)
             self._host.devices.leave(uid)
-            self._spawn(self._clear(uid, live, task))
+            self._spawn(self._clear(uid, live, task, lingers=lingers))
 
     def uids_with_files(self) -> set[str]:
         """Pods that have files here and are not being cleared."""
@@ -102,12 +111,16 @@ class PodCleanup:
         for uid in (self.uids_with_files() | set(standing)) - set(known):
             self.clear(uid, ())
 
-    async def _clear(self, uid: str, live: Sequence[ContainerKey], task: asyncio.Task[None] | None) -> None:
+    async def _clear(
+        self, uid: str, live: Sequence[ContainerKey], task: asyncio.Task[None] | None, *, lingers: bool
+    ) -> None:
         runtime = self._host.runtime
         try:
             if task is not None:
                 await asyncio.wait([task])
             await asyncio.gather(*[runtime.stop_container(key, LEFTOVER_GRACE) for key in live])
+            if lingers:
+                await self._linger(uid)
             await runtime.remove_sandbox(uid)
             self._host.devices.release(uid)
             await self._host.volumes.remove(uid)
@@ -118,3 +131,20 @@ class PodCleanup:
             logger.error("unexpected error; cannot remove a pod yet", pod_uid=uid, traceback_of=error)
         finally:
             self._uids.discard(uid)
+
+    async def _linger(self, uid: str) -> None:
+        """Nothing of the pod runs any more: its devices are free for others at once."""
+        if self._lingering >= MOST_LINGERING:
+            return
+        self._host.devices.release(uid)
+        self._lingering += 1
+        try:
+            await self._host.clock.sleep(LINGER)
+        finally:
+            self._lingering -= 1
+
+
+def lingers(worker: PodWorker) -> bool:
+    """Return whether other pods may still call an ended pod by its name: it has an address, and is not being deleted."""
+    pod = worker.pod
+    return bool(worker.ip and pod.spec.subdomain) and pod.metadata.deletion_timestamp is None

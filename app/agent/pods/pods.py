@@ -14,7 +14,7 @@ from app.agent.logs import LogShipper
 from app.agent.pods.container_config import Host, run_of
 from app.agent.pods.lease_expiry import LeaseExpiry
 from app.agent.pods.pod_sync import TROUBLE_RETRY, PodSync
-from app.agent.pods.pod_termination import PodCleanup
+from app.agent.pods.pod_termination import PodCleanup, lingers
 from app.agent.pods.pod_worker import PodWorker
 from app.agent.pods.status_reports import LastReports, StatusReporter
 from app.agent.tasks import Tasks
@@ -278,7 +278,8 @@ class Pods:
         self._ended[worker.node].add(worker.uid)
         self.sync.forget(worker)
         live = [key for key, run in worker.runs.items() if run.state == "running"]
-        self._cleanup.clear(worker.uid, [ContainerKey(worker.uid, *key) for key in live], worker.task)
+        running = [ContainerKey(worker.uid, *key) for key in live]
+        self._cleanup.clear(worker.uid, running, worker.task, lingers=lingers(worker))
 
     async def close(self) -> None:
         """Stop deciding. Containers run on, for the next agent."""

@@ -86,7 +86,7 @@ class Starts:
 
     def _record_ignored_images(self, worker: PodWorker) -> None:
         note = pod_events.image_not_used(worker.pod)
-        if note.owner in self._owners_with_event:
+        if note is None or note.owner in self._owners_with_event:
             return
         if note.owner:
             if len(self._owners_with_event) >= MOST_OWNERS:

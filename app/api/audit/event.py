@@ -29,6 +29,7 @@ _MOST_PROXIES = 16
 _SECRET_PARAMETERS = ("token", "password", "passwd", "secret", "code", "signin", "key", "authorization", "credential")
 # Their messages quote what was sent.
 _QUOTING = frozenset({400, 413, 415, 422})
+_READ_HEADERS = frozenset({b"user-agent", b"x-forwarded-for", b"x-real-ip"})
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -244,13 +245,16 @@ def _complaint(record: Record) -> str:
 
 def _read_headers(headers: Sequence[tuple[bytes, bytes]]) -> tuple[str, list[str]]:
     """User-Agent, and the addresses that proxies name, which any client can make up; the last of `sourceIPs` is the real one."""
-    agent, proxies = "", list[str]()
+    agent = ""
+    proxies: list[str] = []
     for name, value in headers:
+        if name not in _READ_HEADERS:
+            continue
         if name == b"user-agent":
             agent = value.decode("latin-1")[:_LONGEST_AGENT]
-        elif name in (b"x-forwarded-for", b"x-real-ip"):
+        else:
             proxies += _addresses(value.decode("latin-1"))
-    return agent, list(dict.fromkeys(proxies))[:_MOST_PROXIES]
+    return agent, list(dict.fromkeys(proxies))[:_MOST_PROXIES] if proxies else proxies
 
 
 def _addresses(text: str) -> Iterator[str]:

@@ -66,9 +66,9 @@ class EventBuffer:
 
     def put(self, record: Record) -> None:
         """Take an event; drop it if there is no room. In mode `blocking` there is twice the room, for requests under way."""
-        self._events.inc()
         waiting = self._count_waiting()
         if self.is_full and (self.mode == "batch" or waiting >= 2 * self._most):
+            self._events.inc()
             self._drop(1)
             return
         self._records.append(record)
@@ -86,9 +86,10 @@ class EventBuffer:
     def _encode_records(self) -> None:
         """Encode the newest records. Those with large bodies are left to the thread."""
         records, self._records = self._records, []
-        self._events_waiting.extend(
-            (record if record.size > _LARGE else self._encode(record), record.size) for record in records
-        )
+        self._events.add(len(records))
+        for record in records:
+            size = record.size
+            self._events_waiting.append((record if size > _LARGE else self._encode(record), size))
 
     async def wait_for_room(self, seconds: float) -> bool:
         """Wait until the buffer takes events; return whether it does."""

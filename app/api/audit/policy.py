@@ -243,11 +243,15 @@ _TOKEN_GROUPS = frozenset({"agents.jobplane.dev", "authentication.k8s.io"})
 
 
 def has_secrets(action: Action | None) -> bool:
-    """Return whether a request's bodies may hold secrets, as of what is no resource: its event has metadata only."""
+    """Return whether a request's bodies may hold secrets, as of what is no resource, or is for a pod: its event has metadata
+    only.
+    """
     if action is None or action.group in _TOKEN_GROUPS:
         return True
     return not action.group and (
-        action.resource == "secrets" or (action.resource == "serviceaccounts" and action.subresource == "token")
+        action.subresource == "proxy"
+        or action.resource == "secrets"
+        or (action.resource == "serviceaccounts" and action.subresource == "token")
     )
 
 

@@ -104,6 +104,7 @@ OBJECT_BODIES: Mapping[str, BodyFormat] = {
     "application/yaml": "yaml",
     PROTOBUF: "protobuf",
 }
+CUSTOM_BODIES: Mapping[str, BodyFormat] = {media: form for media, form in OBJECT_BODIES.items() if form != "protobuf"}
 PATCH_BODIES: Mapping[str, BodyFormat] = {
     "application/json-patch+json": "json-patch",
     "application/merge-patch+json": "merge-patch",
@@ -112,14 +113,19 @@ PATCH_BODIES: Mapping[str, BodyFormat] = {
 }
 
 
-def parse_object_content_type(content_type: str | None) -> BodyFormat:
+CUSTOM_PATCH_BODIES: Mapping[str, BodyFormat] = {
+    media: form for media, form in PATCH_BODIES.items() if form != "strategic-merge-patch"
+}
+
+
+def parse_object_content_type(content_type: str | None, known: Mapping[str, BodyFormat] = OBJECT_BODIES) -> BodyFormat:
     """Return the format of the object in a POST, PUT or DELETE. JSON without a header, as several clients send none. Else 415."""
-    return _match_content_type(content_type or "application/json", OBJECT_BODIES)
+    return _match_content_type(content_type or "application/json", known)
 
 
-def parse_patch_content_type(content_type: str | None) -> BodyFormat:
+def parse_patch_content_type(content_type: str | None, known: Mapping[str, BodyFormat] = PATCH_BODIES) -> BodyFormat:
     """Return the patch type of a PATCH; 415 for any other Content-Type."""
-    return _match_content_type(content_type or "", PATCH_BODIES)
+    return _match_content_type(content_type or "", known)
 
 
 def _match_content_type(content_type: str, known: Mapping[str, BodyFormat]) -> BodyFormat:

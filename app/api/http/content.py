@@ -6,7 +6,6 @@ The routes of `app.api.resources` and `app.api.streams` call this. Errors are 40
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -14,16 +13,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.audit.annotations import annotate
+from app.api.http.accept import CUSTOM_BODIES, ResponseFormat, negotiate_media_type, parse_object_content_type
 from app.api.http.accept import BodyFormat as Form
-from app.api.http.accept import ResponseFormat, negotiate_media_type, parse_object_content_type
 from app.api.http.compression import Body
 from app.api.http.query import WriteOptions, first_value, query_of
 from app.api.resources import protobuf, tables
-from app.kinds import KINDS
+from app.kinds.apiextensions.custom_resource_definition import KIND as DEFINITIONS
 from app.machinery.base import Kind, Object, Struct
+from app.machinery.custom.object_body import decode_body, is_custom
 from app.machinery.decoding import json_document as document
 from app.machinery.decoding.decode import Decoded, Validation, convert, decode
 from app.machinery.errors import ApiError, bad_request
+from app.machinery.object_codec import decode_object, encode_object
 from app.registry import offload
 from app.registry.codec import type_of
 from app.registry.verbs.objects import Answer
@@ -78,18 +79,35 @@ def validation_of(options: WriteOptions) -> Validation:
 
 
 async def read_object(request: Request, kind: Kind, validation: Validation) -> Decoded[Any]:
-    """Decode the object in the body into the kind of the path."""
-    return await read_struct(request, kind.type, kind.api_version, validation)
+    """Decode the object in the body into the kind of the path. Custom objects and their definitions, whose schemas are
+    plain documents here, are JSON or YAML, never protobuf: 415."""
+    if not is_custom(kind) and kind is not DEFINITIONS:
+        return await read_struct(request, kind.type, kind.api_version, validation)
+    body = await read_body(request)
+    form = parse_object_content_type(request.headers.get("content-type"), CUSTOM_BODIES)
+    await compile_schema(kind)
+    weight = _weight(body, form)
+    return await offload.run(weight, decode_body, kind, body, "yaml" if form == "yaml" else "json", validation)
+
+
+async def compile_schema(kind: Kind) -> None:
+    """Compile the schema of a custom kind, beside the event loop, if nobody has written an object of it yet."""
+    if is_custom(kind) and not (schema := kind.type.structural_schema).is_compiled:
+        await offload.run(offload.LARGE + 1, schema.compile)
 
 
 async def read_struct(request: Request, type_: type[S], api_version: str, validation: Validation) -> Decoded[S]:
     """Decode a body that is no stored kind: reviews, and objects posted to subresources."""
     body = await read_body(request)
     form = parse_object_content_type(request.headers.get("content-type"))
+    return await offload.run(_weight(body, form), _decode_body, body, form, type_, api_version, validation)
+
+
+def _weight(body: bytes, form: Form) -> int:
+    """Return how long a body takes to decode, in bytes of JSON; 400 if it is empty."""
     if not body:
         raise bad_request("the body of the request is empty: an object is expected")
-    weight = len(body) * offload.YAML_WEIGHT if form == "yaml" else len(body)
-    return await offload.run(weight, _decode_body, body, form, type_, api_version, validation)
+    return len(body) * offload.YAML_WEIGHT if form == "yaml" else len(body)
 
 
 def _decode_body(body: bytes, form: Form, type_: type[S], api_version: str, validation: Validation) -> Decoded[S]:
@@ -100,19 +118,24 @@ def _decode_body(body: bytes, form: Form, type_: type[S], api_version: str, vali
 
 
 def stored_kind(kind: Kind) -> Kind:
-    """Return the storage kind: of a second version, the first version's kind with the second's validation."""
-    if kind.stored_as is None or kind.outward is None:
+    """Return the kind that the verbs work with: of a second version, the first version's kind with the second's validation.
+
+    Of a kind that a webhook converts it is this one: the registry converts where it loads and stores.
+    """
+    if kind.storage is None or kind.outward is None:
         return kind
-    group, plural = kind.stored_as
-    found = next((each for each in KINDS if (each.group, each.plural) == (group, plural)), None)
-    if found is None:
-        raise LookupError(f"{kind.resource} is stored as {plural}, which is no kind")
     seen = kind.outward
     return replace(
-        found,
+        kind.storage,
         validate=lambda obj: kind.validate(seen(obj)),
         validate_update=lambda new, old: kind.validate_update(seen(new), seen(old)),
+        validate_ratcheting=lambda new, old: kind.validate_next(seen(new), seen(old)),
     )
+
+
+def encode_document(document: Mapping[str, Any]) -> bytes:
+    """Encode an object that is stored nowhere, for `object_response`."""
+    return msgspec.json.encode(document)
 
 
 def convert_to_stored(kind: Kind, obj: Object) -> Object:
@@ -120,19 +143,16 @@ def convert_to_stored(kind: Kind, obj: Object) -> Object:
 
 
 def convert_from_stored(kind: Kind, wire: bytes) -> bytes:
-    """Convert stored bytes to this version. Nearly every kind is stored as served: then nothing is parsed."""
-    return msgspec.json.encode(decode_as_kind(kind, wire)) if kind.outward else wire
+    """Convert stored bytes to this version. Nearly every kind is stored as served: then nothing is parsed.
 
-
-@cache
-def _decoder(type_: type[Object]) -> msgspec.json.Decoder[Object]:
-    return msgspec.json.Decoder(type_)
+    What a webhook converts has been converted by now (`Registry.converter`).
+    """
+    return encode_object(decode_as_kind(kind, wire)) if kind.outward else wire
 
 
 def decode_as_kind(kind: Kind, wire: bytes) -> Object:
     """Decode stored bytes into an object of this version."""
-    stored = stored_kind(kind)
-    obj: Object = _decoder(type_of(stored)).decode(wire)
+    obj: Object = decode_object(wire, type_of((kind.storage or kind) if kind.outward else kind))
     if kind.outward:
         converted: Object = kind.outward(obj)
         return msgspec.structs.replace(converted, api_version=kind.api_version, kind=kind.name)
@@ -168,9 +188,9 @@ class ResponseShape(NamedTuple):
         return self.form.content_type
 
     @property
-    def cache_key(self) -> tuple[str, ResponseFormat, str | None]:
+    def cache_key(self) -> tuple[str, str, ResponseFormat, str | None]:
         """Equal for shapes in which an object has the same bytes."""
-        return self.kind.resource, self.form, self.include
+        return self.kind.resource, self.kind.version, self.form, self.include
 
     def encode_object(self, wire: bytes, now: datetime, *, columns: bool = True) -> bytes:
         """Encode one object; without `columns`, a Table omits its columnDefinitions, which the client has already."""
@@ -188,7 +208,7 @@ class ResponseShape(NamedTuple):
         if self.is_partial:
             names: dict[str, Any] = _type_meta("PartialObjectMetadataList", f"meta.k8s.io/{self.form.version}")
         else:
-            names = _type_meta(f"{self.kind.name}List", self.kind.api_version)
+            names = _type_meta(self.kind.list_name, self.kind.api_version)
         return _encode_open({**names, **_with_meta(meta)}) + b',"items":['
 
     def encode_items(self, wires: Sequence[bytes], now: datetime) -> bytes:
@@ -259,6 +279,7 @@ def object_response(
 ) -> Response:
     """Return the response with one object in the negotiated form."""
     shape = shape_of(request, kind)
+    warnings = (kind.deprecation, *warnings) if kind.deprecation else warnings
     return Body(shape.encode_object(wire, now), code, warning_headers(warnings), shape.content_type)
 
 

@@ -1,16 +1,19 @@
-"""Write coalescing: a transport that sends the head of an answer in one system call with the first bytes of its body.
+"""Write coalescing: a transport that sends an answer in one system call, after the other requests of the same turn of the loop.
 
-`app.api.http.connection` puts it below uvicorn, which writes them separately: two system calls, two wake-ups of the client.
+`app.api.http.connection` puts it below uvicorn, which writes head and body separately: two system calls, two wake-ups of the
+client. Answers that one commit has made ready leave together: a client that is woken for each one costs the server more than
+the answers do.
 """
 
 import asyncio
 from typing import Any
 
 _HEAD = b"HTTP/1."
+_MOST_HELD = 64 << 10
 
 
 class CoalescingTransport:
-    """What uvicorn uses of a transport. A head is held no longer than the turn of the loop in which it was written."""
+    """Wraps a transport for uvicorn. It holds an answer until the next turn of the loop, or until that has 64 KiB."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -20,8 +23,9 @@ class CoalescingTransport:
     def write(self, data: bytes) -> None:
         held = self._held
         if held:
-            self._held = b""
-            self._transport.write(held + data)
+            self._held = held = held + data
+            if len(held) > _MOST_HELD:
+                self._flush()
         elif data.startswith(_HEAD):
             self._held = data
             self._call_soon(self._flush)

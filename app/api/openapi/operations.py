@@ -36,7 +36,11 @@ DELETING = (*WRITING, 410)
 _BODY_ONLY = {"apiVersion", "kind", "preconditions"}
 _QUERY_TYPES = {"bool": {"type": "boolean"}, "integer": {"type": "integer"}}
 _REASON_PHRASES = {200: "OK", 201: "Created", 202: "Accepted"}
-_PATH_PARAMETERS = {"name": "Name of the object.", "namespace": "Namespace of the object."}
+_PATH_PARAMETERS = {
+    "path": "What the pod is asked for.",
+    "name": "Name of the object.",
+    "namespace": "Namespace of the object.",
+}
 
 
 def operation(named: GroupVersionKind, action: str, operation_id: str, description: str) -> Schema:

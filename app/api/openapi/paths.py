@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from app.api.http.accept import OBJECT_BODIES, PATCH_BODIES
+from app.api.http.accept import CUSTOM_BODIES, CUSTOM_PATCH_BODIES, OBJECT_BODIES, PATCH_BODIES
 from app.api.http.query import DeleteOptions, ListOptions, WriteOptions
 from app.api.openapi.meta import (
     APIGroup,
@@ -37,6 +37,7 @@ from app.api.openapi.operations import (
 )
 from app.api.openapi.schemas import META, GroupVersionKind, Info, Schema, Schemas, group_version_kind, ref
 from app.api.resources.discovery import EphemeralResource, Subresource, subresources, verbs
+from app.kinds.apiextensions.custom_resource_definition import KIND as DEFINITIONS
 from app.machinery.base import Kind
 
 _PATCH, _JSON_PATCH = f"{META}.Patch", f"{META}.JSONPatch"
@@ -83,6 +84,9 @@ class _Paths:
     ) -> None:
         self._about, self._plural, self._namespaced, self._can = about, plural, namespaced, can
         self._stored, self._schemas = stored_as is not None, schemas
+        is_custom = stored_as is not None and bool(stored_as.definition)
+        self._bodies = tuple(CUSTOM_BODIES if is_custom or stored_as is DEFINITIONS else OBJECT_BODIES)
+        self._patches = CUSTOM_PATCH_BODIES if is_custom else PATCH_BODIES
         self._returns_deleted = stored_as is not None and stored_as.returns_deleted
         self._object = ref(schemas.add_resource(about, struct, listed="list" in can))
         self._list = {"$ref": f"{self._object['$ref']}List"}
@@ -98,6 +102,8 @@ class _Paths:
             found[f"{root}/{self._plural}"] = {"get": self._list_operation("ForAllNamespaces")}
         for part in parts:
             found[f"{single}/{part.name}"] = self._subresource_operations(part)
+            if part.name == "proxy":
+                found[f"{single}/proxy/{{path}}"] = self._proxy_operations(part, "WithPath")
         return {
             path: operations | ({"parameters": given} if (given := path_parameters(path)) else {})
             for path, operations in found.items()
@@ -126,12 +132,16 @@ class _Paths:
         name = part.name.capitalize()
         if part.name == "log":
             return {"get": self._log_operation()}
+        if part.name == "proxy":
+            return self._proxy_operations(part)
         if part.kind is not None and part.kind[2].endswith("Options"):
             return _supported_operations(
                 part.verbs,
                 ("get", "get", lambda: self._connect_operation(part, "Get")),
                 ("post", "create", lambda: self._connect_operation(part, "Post")),
             )
+        if part.name == "scale":
+            return self._scale_operations(part)
         return _supported_operations(
             part.verbs,
             ("get", "get", lambda: self._get_operation(name)),
@@ -139,6 +149,29 @@ class _Paths:
             ("patch", "patch", lambda: self._patch_operation(name)),
             ("post", "create", lambda: self._post_operation(part)),
         )
+
+    def _proxy_operations(self, part: Subresource, suffix: str = "") -> Schema:
+        """The operations of the proxy: every method, of which discovery has no verb for some."""
+        methods = ("get", "put", "post", "delete", "options", "head", "patch")
+        return {each: self._connect_operation(part, each.capitalize(), suffix) for each in methods}
+
+    def _scale_operations(self, part: Subresource) -> Schema:
+        """The operations of a subresource with a body of its own."""
+        about = GroupVersionKind(*part.kind) if part.kind else self._about
+        mine, self._object = self._object, self._schemas_ref(about, part)
+        operations = _supported_operations(
+            part.verbs,
+            ("get", "get", lambda: self._get_operation("Scale")),
+            ("put", "update", lambda: self._put_operation("Scale")),
+            ("patch", "patch", lambda: self._patch_operation("Scale")),
+        )
+        self._object = mine
+        return {
+            method: each | {"x-kubernetes-group-version-kind": about.extension} for method, each in operations.items()
+        }
+
+    def _schemas_ref(self, about: GroupVersionKind, part: Subresource) -> Schema:
+        return ref(self._schemas.add_resource(about, part.type, listed=False)) if part.type else self._object
 
     def _list_operation(self, suffix: str = "") -> Schema:
         answers = responses(self._list, (200,), LISTING)
@@ -153,7 +186,7 @@ class _Paths:
     def _create_operation(self) -> Schema:
         return (
             self._operation("post", "create", "Create one %s." if self._stored else "Ask for one %s.")
-            | request_body(dict.fromkeys(OBJECT_BODIES, self._object))
+            | request_body(dict.fromkeys(self._bodies, self._object))
             | {"parameters": parameters(WriteOptions, "force")}
             | responses(self._object, (200, 201, 202), WRITING)
         )
@@ -162,7 +195,7 @@ class _Paths:
         options = parameters(DeleteOptions) + [each for each in parameters(ListOptions) if each["name"] != "watch"]
         return (
             self._operation("deletecollection", "deleteCollection", "Delete every %s that is selected.")
-            | request_body(dict.fromkeys(OBJECT_BODIES, ref(self._schemas.add(DeleteOptions))), required=False)
+            | request_body(dict.fromkeys(self._bodies, ref(self._schemas.add(DeleteOptions))), required=False)
             | {"parameters": options}
             | responses(any_of(self._status, self._list), (200,), DELETING)
         )
@@ -173,7 +206,7 @@ class _Paths:
     def _put_operation(self, part: str = "") -> Schema:
         return (
             self._operation("put", "replace", "Replace one %s.", part)
-            | request_body(dict.fromkeys(OBJECT_BODIES, self._object))
+            | request_body(dict.fromkeys(self._bodies, self._object))
             | {"parameters": parameters(WriteOptions, "force")}
             | responses(self._object, (200, 201), WRITING)
         )
@@ -181,7 +214,7 @@ class _Paths:
     def _patch_operation(self, part: str = "") -> Schema:
         self._schemas.schemas.setdefault(_PATCH, {"type": "object", "description": "The parts that change."})
         self._schemas.schemas.setdefault(_JSON_PATCH, _JSON_PATCH_SCHEMA)
-        media = {each: ref(_JSON_PATCH if form == "json-patch" else _PATCH) for each, form in PATCH_BODIES.items()}
+        media = {each: ref(_JSON_PATCH if form == "json-patch" else _PATCH) for each, form in self._patches.items()}
         return (
             self._operation("patch", "patch", "Change parts of one %s.", part)
             | request_body(media)
@@ -193,7 +226,7 @@ class _Paths:
         answer = self._object if self._returns_deleted else any_of(self._status, self._object)
         return (
             self._operation("delete", "delete", "Delete one %s.")
-            | request_body(dict.fromkeys(OBJECT_BODIES, ref(self._schemas.add(DeleteOptions))), required=False)
+            | request_body(dict.fromkeys(self._bodies, ref(self._schemas.add(DeleteOptions))), required=False)
             | {"parameters": parameters(DeleteOptions)}
             | responses(answer, (200, 202), WRITING)
         )
@@ -207,12 +240,12 @@ class _Paths:
             | answers
         )
 
-    def _connect_operation(self, part: Subresource, method: str) -> Schema:
-        """Return the operation of a subresource that upgrades the connection: exec, attach, portforward."""
+    def _connect_operation(self, part: Subresource, method: str, suffix: str = "") -> Schema:
+        """Return the operation of a subresource that is a connection: exec, attach, portforward, proxy."""
         about = GroupVersionKind(*part.kind) if part.kind else self._about
         name = f"connect{method}"
         return (
-            self._operation("connect", name, "Open a stream to one %s.", part.name.capitalize())
+            self._operation("connect", name, "Open a stream to one %s.", part.name.capitalize() + suffix)
             | {
                 "x-kubernetes-group-version-kind": about.extension,
                 "parameters": parameters(part.type) if part.type else [],
@@ -229,7 +262,7 @@ class _Paths:
         return (
             self._operation("post", "create", f"Post a {about.name} to one %s.", part.name.capitalize())
             | {"x-kubernetes-group-version-kind": about.extension}
-            | request_body(dict.fromkeys(OBJECT_BODIES, sent))
+            | request_body(dict.fromkeys(self._bodies, sent))
             | {"parameters": parameters(WriteOptions, "force")}
             | responses(self._status if about.name in _ANSWERED_BY_STATUS else sent, (200, 201, 202), WRITING)
         )

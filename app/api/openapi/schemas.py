@@ -14,6 +14,7 @@ from app.api.http.query import DeleteOptions
 from app.api.openapi.meta import APIGroup, APIGroupList, APIResourceList, APIVersions, ListMeta, Status
 from app.machinery.apply.topology import ATOMIC, list_keys, list_type
 from app.machinery.base import Kind, ObjectMeta, Struct, at
+from app.machinery.custom.custom_object import CustomObject
 from app.machinery.meta.meta_condition import Condition
 from app.machinery.shape import Field, Shape, shape_of
 
@@ -95,6 +96,13 @@ class GroupVersionKind(NamedTuple):
 _ELSEWHERE = {"metrics": "metrics.pkg.apis.metrics"}
 
 
+def _package_of(owner: GroupVersionKind, struct: type[msgspec.Struct]) -> str:
+    """The Go package of a resource; a custom one has none: its group, from the last part to the first, stands for it."""
+    if not issubclass(struct, CustomObject):
+        return owner.package
+    return ".".join((*reversed(owner.group.split(".")), owner.version))
+
+
 def group_version_kind(kind: Kind[Any]) -> GroupVersionKind:
     return GroupVersionKind(kind.group, kind.version, kind.name)
 
@@ -133,7 +141,7 @@ class Schemas:
         if name in _IN_META:
             return f"{META}.{name}"
         if owner is not None and self._named.get(struct) == owner:
-            return f"{owner.package}.{name}"
+            return f"{_package_of(owner, struct)}.{name}"
         if struct is Info:
             return "io.k8s.apimachinery.pkg.version.Info"
         if name == "Condition" and struct.__module__ == ObjectMeta.__module__ and owner is not None:
@@ -143,6 +151,8 @@ class Schemas:
         return f"{META}.{name}" if struct.__module__ in _SHARED or owner is None else f"{owner.package}.{name}"
 
     def _struct(self, struct: type[msgspec.Struct]) -> Schema:
+        if issubclass(struct, CustomObject):
+            return self._custom(struct)
         table = [each for each in shape_of(struct).fields.values() if self._is_served(each)]
         schema: Schema = {
             "description": (struct.__doc__ or "").strip(),
@@ -156,6 +166,18 @@ class Schemas:
         if struct.__name__ in ATOMIC:
             schema["x-kubernetes-map-type"] = "atomic"
         return schema
+
+    def _custom(self, struct: type[CustomObject]) -> Schema:
+        """The schema that its definition has, with what every object has."""
+        schema = dict(struct.structural_schema.document)
+        properties = dict(schema.get("properties") or {})
+        common = {
+            "apiVersion": {"type": "string", "description": "Group and version of this representation."},
+            "kind": {"type": "string", "description": "The kind of object."},
+            "metadata": {"allOf": [ref(self.add(ObjectMeta))], "description": "Standard metadata."},
+        }
+        gvk = {"x-kubernetes-group-version-kind": [self._named[struct].extension]}
+        return schema | {"properties": properties | common} | gvk
 
     def _is_served(self, field: Field) -> bool:
         """Return whether the current kind has the field: Kubernetes has a condition struct for each kind, and they differ."""

@@ -23,6 +23,9 @@ class OpenApiV2:
         self._newest = newest
         self._made: Document | None = None
 
+    def is_made(self, wanted: ResponseFormat) -> bool:
+        return wanted.form == "openapi-v2" or self._made is not None
+
     def document(self, wanted: ResponseFormat) -> Document:
         if wanted.form == "openapi-v2":
             return EMPTY
@@ -92,9 +95,9 @@ def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     kept = {name: each for name, each in schema.items() if name not in ("allOf", "anyOf", "oneOf", "nullable")}
     if len(schema.get("allOf", ())) == 1:
         kept |= _schema(schema["allOf"][0])
-    if "anyOf" in schema:
+    if "anyOf" in schema and "type" not in schema:
         kept |= _schema(schema["anyOf"][0])
-    if "oneOf" in schema:
+    if "oneOf" in schema and "type" not in schema:
         kept["type"] = "string"
     for name in ("items", "additionalProperties"):
         if name in kept:

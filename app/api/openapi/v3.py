@@ -33,6 +33,22 @@ class OpenApi:
         self._groups = sorted(stored | {(each.group, each.version) for each in self._virtual})
         self._paths = {_path(*each): each for each in self._groups}
         self._made: dict[str, Document] = {}
+        self._custom: tuple[Kind[Any], ...] = ()
+
+    def with_custom(self, custom: tuple[Kind[Any], ...]) -> "OpenApi":
+        """The same documents with those of custom kinds. What is made of a group that did not change is kept."""
+        built_in = tuple(kind for kind in self._kinds if kind not in self._custom)
+        made = OpenApi((*built_in, *custom), self._virtual)
+        made._custom = custom
+        changed = {_path(kind.group, kind.version) for kind in {*custom} ^ {*self._custom}}
+        kept = {f"{ROOT}/{name}" for name in made._paths if name not in changed}
+        made._made = {path: document for path, document in [*self._made.items()] if path in kept}
+        return made
+
+    def is_made(self, path: str) -> bool:
+        """Whether the document of `path` is encoded already, or does not exist."""
+        path = path.rstrip("/")
+        return path in self._made or (path != ROOT and path.removeprefix(f"{ROOT}/") not in self.names)
 
     def document(self, path: str) -> Document | None:
         """Return the document of `path`, without its query; None if there is no such document."""

@@ -3,6 +3,7 @@
 `app.machinery.apply.server_side_apply` merges; this reads the configuration and checks rights and the name.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -16,16 +17,19 @@ from app.api.http.query import WriteOptions
 from app.api.resources.field_manager import edit_options, writer
 from app.api.resources.routes import RequestInfo
 from app.machinery.apply import server_side_apply
-from app.machinery.apply.managed_fields import with_entries
+from app.machinery.apply.field_ownership import Comparison
+from app.machinery.apply.managed_fields import FieldManager, with_entries
 from app.machinery.base import Kind, Object
+from app.machinery.custom.object_body import convert_document
 from app.machinery.decoding import json_document
 from app.machinery.decoding.conversion import ConversionError, Converter
-from app.machinery.decoding.decode import convert
 from app.machinery.errors import ApiError, bad_request, conflict
+from app.machinery.object_codec import encode_object
 from app.machinery.shape import shape_of
 from app.registry import offload
 from app.registry.verbs import apply_or_create
 from app.registry.verbs.objects import Registry
+from app.registry.verbs.other_versions import compare_in_other_versions
 
 
 async def answer(registry: Registry, request: Request, found: RequestInfo, options: WriteOptions) -> Response:
@@ -36,9 +40,18 @@ async def answer(registry: Registry, request: Request, found: RequestInfo, optio
     stored, namespace = content.stored_kind(found.kind), found.namespace or ""
     grants = await rbac_escalation.escalation_check(registry, request.state.user, stored, namespace, found.name)
 
+    others: dict[str, Comparison] = {}
+
+    async def compare_versions(old: Object) -> None:
+        """Find out what the apply changes in the versions of other managers: the conversion is a call."""
+        others.clear()
+        size = max(len(body), len(encode_object(old)))
+        made = await offload.run(size, _apply_by_force, found.kind, old, configuration, by)
+        others.update(await compare_in_other_versions(registry, found.kind, old, made, by))
+
     def change(old: Object | None) -> Object:
         seen = found.kind.outward(old) if old is not None and found.kind.outward else old
-        result = server_side_apply.apply(found.kind, seen, configuration, by, force=bool(options.force))
+        result = server_side_apply.apply(found.kind, seen, configuration, by, force=bool(options.force), others=others)
         if old is None:
             _check_create(found, result.document)
         made = _decode_result(found.kind, result)
@@ -51,10 +64,10 @@ async def answer(registry: Registry, request: Request, found: RequestInfo, optio
         action = Action("create", stored.group, stored.plural, found.subresource, namespace, found.name)
         await check(registry, request.state.user, action)
 
-    key = (namespace, found.name)
-    made, is_new = await apply_or_create.apply(
-        registry, stored, key, change, edit_options(request, by, options), may_create
-    )
+    key, edit = (namespace, found.name), edit_options(request, by, options)
+    if found.kind.conversion is not None:
+        edit = replace(edit, before_change=compare_versions)
+    made, is_new = await apply_or_create.apply(registry, stored, key, change, edit, may_create)
     code = 201 if is_new else 200
     return content.answer_response(request, found.kind, made, registry.now(), code, warnings)
 
@@ -115,7 +128,11 @@ def _check_create(found: RequestInfo, made: dict[str, Any]) -> None:
         raise conflict(found.kind.resource, found.name, why)
 
 
+def _apply_by_force(kind: Kind, old: Object, configuration: dict[str, Any], by: FieldManager) -> Object:
+    return _decode_result(kind, server_side_apply.apply(kind, old, configuration, by, force=True))
+
+
 def _decode_result(kind: Kind, result: server_side_apply.ApplyResult) -> Object:
-    decoded = convert(result.document, kind.type, api_version=kind.api_version)
+    decoded = convert_document(kind, result.document)
     made: Object = decoded.object
     return content.convert_to_stored(kind, with_entries(made, result.entries))

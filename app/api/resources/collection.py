@@ -1,7 +1,7 @@
 """Verbs of collections: list, create, deletecollection. Called by `kubernetes`."""
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import msgspec
 from starlette.requests import Request
@@ -20,6 +20,7 @@ from app.api.resources.single_object import read_delete_options
 from app.machinery.base import Kind
 from app.machinery.errors import ApiError, bad_request
 from app.registry import Page, StoredObject, offload
+from app.registry.conversion import ConversionFailedError
 from app.registry.verbs import objects
 from app.registry.verbs.deletion import Demand
 from app.registry.verbs.objects import Preconditions, Registry
@@ -76,12 +77,15 @@ async def _delete_all(registry: Registry, request: Request, found: RequestInfo, 
             last = heads[-1] if heads else last
             listed += heads if size <= MOST_LISTED else ()
             heads.clear()
-    if size > MOST_LISTED:
-        done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-        return Response(msgspec.json.encode(done), media_type="application/json")
-    end = await listing.end(last)
-    page = Page(listed, end.revision, end.more, end.remaining)
-    return await lists.whole_page(listing.shape, page, found.namespace, selection.options, registry.now())
+    if size <= MOST_LISTED:
+        end = await listing.end(last)
+        page = Page(listed, end.revision, end.more, end.remaining)
+        with suppress(ConversionFailedError):  # they are deleted, whether they can be shown or not
+            return await lists.whole_page(
+                registry, listing.shape, page, found.namespace, selection.options, registry.now()
+            )
+    done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return Response(msgspec.json.encode(done), media_type="application/json")
 
 
 async def _delete(

@@ -15,13 +15,21 @@ from app.api.http.accept import ResponseFormat
 from app.api.http.static_documents import Document
 from app.api.resources import unsupported_kinds
 from app.api.resources.eviction import Eviction
+from app.api.resources.scale import Scale
 from app.api.resources.unsupported_kinds import UNSUPPORTED
-from app.api.streams.stream_options import PodAttachOptions, PodExecOptions, PodPortForwardOptions
+from app.api.streams.stream_options import (
+    PodAttachOptions,
+    PodExecOptions,
+    PodPortForwardOptions,
+    PodProxyOptions,
+    ServiceProxyOptions,
+)
 from app.kinds.auth.authentication import TokenRequest
 from app.kinds.pod.pod_schema import Binding
 from app.machinery.base import Kind, Struct
 
 _UNSUPPORTED_VERBS: Mapping[str, tuple[str, ...]] = {"namespaces": ("deletecollection",)}
+PROXY_VERBS = ("create", "delete", "get", "patch", "update")
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -53,6 +61,7 @@ class EphemeralResource(NamedTuple):
 
 
 STATUS = Subresource("status", ("get", "patch", "update"))
+SCALE = Subresource("scale", ("get", "patch", "update"), ("autoscaling", "v1", "Scale"), Scale)
 SUBRESOURCES: Mapping[str, tuple[Subresource, ...]] = {
     "namespaces": (Subresource("finalize", ("update",)),),
     "certificatesigningrequests.certificates.k8s.io": (Subresource("approval", ("get", "patch", "update")),),
@@ -68,7 +77,9 @@ SUBRESOURCES: Mapping[str, tuple[Subresource, ...]] = {
         Subresource("binding", ("create",), ("", "v1", "Binding"), Binding),
         Subresource("eviction", ("create",), ("policy", "v1", "Eviction"), Eviction),
         Subresource("log", ("get",)),
+        Subresource("proxy", PROXY_VERBS, ("", "v1", "PodProxyOptions"), PodProxyOptions),
     ),
+    "services": (Subresource("proxy", PROXY_VERBS, ("", "v1", "ServiceProxyOptions"), ServiceProxyOptions),),
     "serviceaccounts": (
         Subresource("token", ("create",), ("authentication.k8s.io", "v1", "TokenRequest"), TokenRequest),
     ),
@@ -85,7 +96,8 @@ def verbs(kind: Kind[Any]) -> tuple[str, ...]:
 def subresources(kind: Kind[Any]) -> tuple[Subresource, ...]:
     """Return the subresources of a kind, sorted by name."""
     own = SUBRESOURCES.get(kind.resource, ())
-    return tuple(sorted((*own, STATUS) if kind.has_status else own))
+    status = (STATUS,) if kind.has_status else ()
+    return tuple(sorted((*own, *status, SCALE) if kind.scale else (*own, *status)))
 
 
 class _Resource(NamedTuple):
@@ -101,6 +113,7 @@ class _Resource(NamedTuple):
     categories: tuple[str, ...] = ()
     parts: tuple[Subresource, ...] = ()
     hash: str = ""
+    singular: str = ""
 
 
 def _resources(kinds: Iterable[Kind[Any]], virtual: Iterable[EphemeralResource]) -> list[_Resource]:
@@ -116,6 +129,7 @@ def _resources(kinds: Iterable[Kind[Any]], virtual: Iterable[EphemeralResource])
             kind.categories,
             subresources(kind),
             _storage_hash(kind),
+            kind.singular,
         )
         for kind in kinds
     ]
@@ -164,6 +178,7 @@ def _sort_key(each: _Resource) -> tuple[Any, ...]:
 
 def _storage_hash(kind: Kind[Any]) -> str:
     """Return the storageVersionHash as Kubernetes computes it: constant while the storage version is."""
+    kind = kind.storage if kind.definition and kind.storage else kind
     digest = sha256(f"{kind.group}/{kind.version}/{kind.name}".encode()).digest()
     return b64encode(digest[:8]).decode()
 
@@ -242,7 +257,7 @@ def _resource_list(group: str, version: str, resources: list[_Resource]) -> dict
 def _plain_entries(resource: _Resource) -> list[dict[str, Any]]:
     entry = {
         "name": resource.plural,
-        "singularName": resource.kind.lower(),
+        "singularName": resource.singular or resource.kind.lower(),
         "namespaced": resource.namespaced,
         "kind": resource.kind,
         "verbs": resource.verbs,
@@ -300,7 +315,7 @@ def _aggregated_entry(resource: _Resource) -> dict[str, Any]:
         "resource": resource.plural,
         "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
-        "singularResource": resource.kind.lower(),
+        "singularResource": resource.singular or resource.kind.lower(),
         "verbs": resource.verbs,
     } | {name: value for name, value in optional.items() if value}
 

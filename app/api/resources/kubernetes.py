@@ -24,14 +24,16 @@ from app.api.resources import (
     ephemeral_resources,
     eviction,
     finalize,
+    scale,
     single_object,
     unsupported_kinds,
 )
 from app.api.resources.discovery import verbs
 from app.api.resources.routes import RequestInfo, parse_request_info
 from app.api.resources.selection import EVERY_OBJECT, Selection, read_selection
-from app.api.streams import logs, pod_streams, watch, watch_websocket
+from app.api.streams import logs, pod_streams, proxy, watch, watch_websocket
 from app.api.streams.revocation import StreamAccess
+from app.kinds import KINDS, is_enabled
 from app.kinds.auth.certificate_signing_request import KIND as REQUESTS
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.storage.persistentvolume import KIND as VOLUMES
@@ -41,6 +43,7 @@ from app.registry.admission.requester import REQUESTER
 from app.registry.authorization.node_authorizer import is_referenced, is_volume_referenced
 from app.registry.verbs.objects import Registry
 
+_BUILT_IN_GROUPS = {kind.group for kind in KINDS} | {each.group for each in ephemeral_resources.EPHEMERAL}
 _OF_PODS = {"configmaps", "persistentvolumeclaims", "secrets"}  # that agents read if their pods refer to them
 _SUBRESOURCES = {"", "status"}
 _VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -77,7 +80,7 @@ class Kubernetes:
 
     async def _answer(self, request: Request) -> ASGIApp:
         user = await self._authenticate(request)
-        found = parse_request_info(request.scope["path"])
+        found = await self._find(request.scope["path"])
         if found is None or _has_unknown_subresource(found):
             return await self._answer_ephemeral(request, user)
         selection = _selection_of(request, found)
@@ -106,6 +109,20 @@ class Kubernetes:
         if found.name:
             return await single_object.answer(self.registry, request, found, verb)
         return await collection.answer(self.registry, request, found, verb, selection)
+
+    async def _find(self, path: str) -> RequestInfo | None:
+        """Parse the path. A kind that is not known here may have been defined through another process just now."""
+        found = parse_request_info(path)
+        if found is not None and not is_enabled(found.kind, self.registry.features):
+            return None
+        if found is not None or not _may_be_custom(path):
+            return found
+        table = await self.registry.kinds.table()
+        found = parse_request_info(path, table.by_resource)
+        if found is not None:
+            return found
+        table = await self.registry.kinds.newest_table()
+        return parse_request_info(path, table.by_resource)
 
     async def _authenticate(self, request: Request) -> User:
         return await impersonation.user_of(self.registry, self.authenticator, request)
@@ -136,6 +153,8 @@ class Kubernetes:
 
     async def _answer_subresource(self, request: Request, found: RequestInfo) -> ASGIApp:
         answer = _SPECIAL.get((found.kind.resource, found.subresource, request.method))
+        if found.subresource == "scale" and found.kind.scale is not None:
+            answer = scale.answer
         if answer is None:
             raise errors.no_such_path()
         return await answer(self.registry, request, found)
@@ -146,11 +165,18 @@ _SPECIAL: dict[tuple[str, str, str], Callable[[Registry, Request, RequestInfo], 
     ("pods", "binding", "POST"): single_object.bind,
     ("pods", "eviction", "POST"): eviction.answer,
     **pod_streams.SPECIAL,
+    **proxy.SPECIAL,
     **{("pods", "ephemeralcontainers", each): eviction.refuse_ephemeral_containers for each in ("GET", "PATCH", "PUT")},
     ("namespaces", "finalize", "PUT"): finalize.answer,
     ("serviceaccounts", "token", "POST"): token_requests.answer,
     **{(REQUESTS.resource, "approval", each): approval.answer for each in ("GET", "PATCH", "PUT")},
 }
+
+
+def _may_be_custom(path: str) -> bool:
+    """Return whether a path is in a group that no built-in kind has."""
+    prefix, _, rest = path.removeprefix("/").partition("/")
+    return prefix == "apis" and rest.partition("/")[0] not in _BUILT_IN_GROUPS
 
 
 def _has_unknown_subresource(found: RequestInfo) -> bool:
@@ -174,6 +200,8 @@ def _verb_of(request: Request, found: RequestInfo, selection: Selection) -> str:
         return verb
     if request.method == "GET":
         return "get" if found.name else "watch" if selection.options.watch else "list"
+    if found.subresource == "proxy":
+        return "get" if request.method == "HEAD" else _VERBS.get(request.method, "")
     verb = _VERBS.get(request.method, "")
     if not found.name:
         verb = {"delete": "deletecollection"}.get(verb, "")

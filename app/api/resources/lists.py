@@ -64,13 +64,13 @@ async def answer(registry: Registry, request: Request, target: RequestInfo, sele
         if 0 < options.limit <= ONE_PIECE:
             with suppress(TooLarge):
                 page = await wanted.page(registry, options.limit)
-                return await whole_page(shape, page, target.namespace, options, now)
+                return await whole_page(registry, shape, page, target.namespace, options, now)
         first = await first_page(registry, wanted.scope, wanted.after, wanted.at)
     except Compacted as error:
         raise _expired_error(options, wanted.after, target.namespace) from error
     if not first.more and (not options.limit or len(first.heads) <= options.limit):
         page = Page(wanted.scope.selected(first.heads), first.revision, more=False)
-        return await whole_page(shape, page, target.namespace, options, now)
+        return await whole_page(registry, shape, page, target.namespace, options, now)
     listing = Listing(registry, wanted.scope, first, shape, options.limit or None, target.namespace, now)
     return LongAnswer(listing.pieces(), shape.content_type, about=target.kind.resource)
 
@@ -88,22 +88,23 @@ async def listing(registry: Registry, request: Request, target: RequestInfo, sel
 
 
 async def whole_page(
-    shape: ResponseShape, page: Page, namespace: str | None, options: ListOptions, now: datetime
+    registry: Registry, shape: ResponseShape, page: Page, namespace: str | None, options: ListOptions, now: datetime
 ) -> Body:
     """Return the response with a complete page."""
     meta = _meta(page, namespace, counted=not (options.label_selector or options.field_selector))
-    items = [items async for items in _make_items(shape, page.heads, now)]
+    items = [items async for items in _make_items(registry, shape, page.heads, now)]
     return Body(
         shape.encode_list_start(meta) + b",".join(items) + shape.encode_list_end(), media_type=shape.content_type
     )
 
 
 async def _make_items(
-    shape: ResponseShape, heads: Sequence[StoredObject], now: datetime
+    registry: Registry, shape: ResponseShape, heads: Sequence[StoredObject], now: datetime
 ) -> AsyncGenerator[bytes, None]:
     """Yield encoded items in batches, with a turn of the event loop between them: tables decode every object."""
     if not heads:
         yield b""
+    heads = await registry.converter.load_all(shape.kind, heads)
     for place, batch in enumerate(cut_batches(heads)):
         if place:
             await asyncio.sleep(0)
@@ -214,7 +215,9 @@ class Listing:
             async for heads in parts:
                 if not heads:
                     continue
-                piece = before + b",".join([items async for items in _make_items(self.shape, heads, self.now)])
+                piece = before + b",".join(
+                    [items async for items in _make_items(self.registry, self.shape, heads, self.now)]
+                )
                 before, last = b",", StoredObject(heads[-1].key, heads[-1].uid, heads[-1].revision, b"", None)
                 heads.clear()  # frees memory while the client reads
                 yield piece

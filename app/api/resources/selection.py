@@ -61,4 +61,12 @@ def scope_of(kind: Kind, namespace: str | None, selection: Selection) -> Scope:
 
     # An agent asks for the pods of its node and nothing else: then looking at the node is all there is to do.
     more = labels is not EVERYTHING or len(fields.requirements) > (name is not None) + (node is not None)
-    return Scope(kind=kind, namespace=namespace, name=name, node=node, matches=matches if more else None)
+    return Scope(
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        node=node,
+        matches=matches if more else None,
+        labels=labels.wanted() if more else {},
+        fields=fields.wanted() if more else {},
+    )

@@ -1,5 +1,6 @@
 """Verbs of single objects: get, update, patch, delete; and the binding of pods. Called by `kubernetes`."""
 
+from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
@@ -16,6 +17,7 @@ from app.kinds.pod.pod import Pod
 from app.machinery import name_validation
 from app.machinery.base import Object
 from app.machinery.errors import bad_request, conflict, invalid, unprocessable
+from app.registry.conversion import ConversionFailedError
 from app.registry.verbs import binding, objects
 from app.registry.verbs.deletion import Demand
 from app.registry.verbs.objects import Preconditions, Registry
@@ -25,7 +27,7 @@ async def answer(registry: Registry, request: Request, found: RequestInfo, verb:
     """Execute `verb` on one object."""
     if verb == "get":
         stored = content.stored_kind(found.kind)
-        head = await objects.find(registry, stored, found.namespace or "", found.name)
+        head = await objects.find_in_version(registry, stored, found.namespace or "", found.name)
         return content.object_response(request, found.kind, head.wire, registry.now())
     if verb == "update":
         return await _update(registry, request, found)
@@ -79,7 +81,9 @@ async def _delete(registry: Registry, request: Request, found: RequestInfo) -> R
     )
     warnings = [ORPHAN_WARNING] if kind.garbage_collection == "OrphanDependents" and demand.propagation is None else []
     if kind.returns_deleted or not deleted.is_over:
-        return content.object_response(request, found.kind, deleted.body, registry.now(), warnings=warnings)
+        with suppress(ConversionFailedError):  # it is being deleted, whether it can be shown or not
+            (body,) = await registry.converter.convert(found.kind, [deleted.body])
+            return content.object_response(request, found.kind, body, registry.now(), warnings=warnings)
     details = {"name": found.name, "group": kind.group, "kind": kind.plural, "uid": deleted.uid}
     done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
     return Response(msgspec.json.encode(done), 200, content.warning_headers(warnings), "application/json")

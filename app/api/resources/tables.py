@@ -12,6 +12,7 @@ import msgspec
 
 from app.machinery.base import Column, Kind, Object, wire_name
 from app.machinery.errors import bad_request, invalid
+from app.machinery.object_codec import encode_object
 
 Include = Literal["None", "Metadata", "Object"]
 _INCLUDES = ("None", "Metadata", "Object")
@@ -66,7 +67,7 @@ def _row_object(kind: Kind[Any], include: Include, version: str) -> Callable[[Ob
         return lambda _: {}
     if include == "Object":
         named = {"api_version": kind.api_version, "kind": kind.name}  # kubectl reads no object without them
-        return lambda obj: {"object": msgspec.structs.replace(obj, **named)}
+        return lambda obj: {"object": msgspec.Raw(encode_object(msgspec.structs.replace(obj, **named)))}
     return lambda obj: {"object": partial_metadata(obj, version)}
 
 

@@ -15,23 +15,15 @@ class Endpoints(Object):
 
 
 class ReplicationController(Object):
-    """Jobplane has none of these: their list is empty, and none can be created. It runs Jobs, CronJobs and pods."""
+    """Jobplane has none of these: their list is empty, and none can be created. It runs Jobs, CronJobs, Deployments and pods."""
 
 
 class DaemonSet(Object):
-    """Jobplane has none of these: their list is empty, and none can be created. It runs Jobs, CronJobs and pods."""
-
-
-class Deployment(Object):
-    """Jobplane has none of these: their list is empty, and none can be created. It runs Jobs, CronJobs and pods."""
-
-
-class ReplicaSet(Object):
-    """Jobplane has none of these: their list is empty, and none can be created. It runs Jobs, CronJobs and pods."""
+    """Jobplane has none of these: their list is empty, and none can be created. It runs Jobs, CronJobs, Deployments and pods."""
 
 
 class StatefulSet(Object):
-    """Jobplane has none of these: their list is empty, and none can be created. It runs Jobs, CronJobs and pods."""
+    """Jobplane has none of these: their list is empty, and none can be created. It runs Jobs, CronJobs, Deployments and pods."""
 
 
 class Ingress(Object):
@@ -46,8 +38,6 @@ UNSUPPORTED: tuple[Kind[Any], ...] = (
     _make_kind(Endpoints, "", "endpoints", "ep"),
     _make_kind(ReplicationController, "", "replicationcontrollers", "rc"),
     _make_kind(DaemonSet, "apps", "daemonsets", "ds"),
-    _make_kind(Deployment, "apps", "deployments", "deploy"),
-    _make_kind(ReplicaSet, "apps", "replicasets", "rs"),
     _make_kind(StatefulSet, "apps", "statefulsets", "sts"),
     _make_kind(Ingress, "networking.k8s.io", "ingresses", "ing"),
 )
@@ -63,6 +53,6 @@ def by_resource(group: str, version: str, plural: str) -> Kind[Any] | None:
 
 def not_supported_error(kind: Kind[Any], verb: str) -> ApiError:
     """Return the 405 for a verb that would need an object, in Kubernetes' words, with what Jobplane has instead."""
-    why = "Jobplane runs Jobs, CronJobs and pods, and has none of these"
+    why = "Jobplane runs Jobs, CronJobs, Deployments and pods, and has none of these"
     message = f'{verb} is not supported on resources of kind "{kind.resource}": {why}'
     return ApiError(405, "MethodNotAllowed", message)

@@ -1,8 +1,8 @@
 """Endpoints for what stays of Jobs: records of Jobs that may be gone, with their attempts and events.
 
 Under /apis/history.jobplane.dev/v1. A list has Jobs that have ended, those that ended last first; a record of its own has any Job
-by its UID, also one that still runs. Needs `get` or `list` on `jobs` of the group history.jobplane.dev. A rerun makes a Job of
-any record; it needs `get`, `create` on `jobs/rerun`, and the right to create what it makes.
+by its UID or name, also one that still runs. Needs `get` or `list` on `jobs` of the group history.jobplane.dev. A rerun makes a
+Job of any record; it needs `get`, `create` on `jobs/rerun`, and the right to create what it makes.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -120,7 +120,7 @@ async def list_records(registry: RegistryDep, namespace: str, options: _Options)
 @router.get(_ONE, summary="Read the record of a Job", dependencies=_MAY_GET)
 @router.head(_ONE, include_in_schema=False, dependencies=_MAY_GET)
 async def read_record(registry: RegistryDep, namespace: str, uid: str) -> JobRecord:
-    """Return what is known of a Job, whether it is there or not: spec, status, attempts, events."""
+    """Return what is known of a Job, by its UID or name, whether it is there or not: spec, status, attempts, events."""
     found = await job_history.read_record(registry, namespace, uid)
     if found is None:
         raise not_found(f"jobs.{GROUP}", uid)
@@ -142,7 +142,7 @@ async def rerun_job(
     uid: str,
     asked: Annotated[Rerun, Depends(RerunBody(Rerun))],
 ) -> Response:
-    """Create a Job like one that was there before, by its UID, as it was or with a patch; its annotation says what it repeats."""
+    """Create a Job like one of before, by its UID or name, as it was or with a patch; its annotation says what it repeats."""
     found = await job_history.find_job(registry, namespace, uid)
     if found is None:
         raise not_found(f"jobs.{GROUP}", uid)

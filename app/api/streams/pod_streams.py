@@ -55,7 +55,7 @@ async def attach(registry: Registry, request: Request, found: RequestInfo) -> AS
 async def forward(registry: Registry, request: Request, found: RequestInfo) -> ASGIApp:
     """Port-forward. Every connection is its own call, so that a slow one blocks no other; a first call checks the pod."""
     pod = await _find_scheduled_pod(registry, found)
-    calls, whole = _calls(request), _make_request(pod, "forward")
+    calls, whole = _calls(request), make_request(pod, "forward")
 
     async def connect(forward: Forward) -> None:
         await _connect(calls, pod.spec.node_name, msgspec.structs.replace(whole, port=forward.port), forward)
@@ -77,7 +77,8 @@ async def _find_scheduled_pod(registry: Registry, found: RequestInfo) -> Pod:
     return pod
 
 
-def _make_request(pod: Pod, kind: str, container: str = "", command: Sequence[str] = ()) -> CallRequest:
+def make_request(pod: Pod, kind: str, container: str = "", command: Sequence[str] = (), port: int = 0) -> CallRequest:
+    """Return the call to the agent of a pod's node."""
     meta = pod.metadata
     return CallRequest(
         kind=kind,
@@ -86,6 +87,7 @@ def _make_request(pod: Pod, kind: str, container: str = "", command: Sequence[st
         name=meta.name,
         container=container,
         command=tuple(command),
+        port=port,
     )
 
 
@@ -98,7 +100,7 @@ async def _run_command(request: Request, pod: Pod, kind: str, argv: Sequence[str
     pairs = query_of(request)
     asked = parse_requested_streams(pairs)
     whole = msgspec.structs.replace(
-        _make_request(pod, kind, resolve_container(pod, first_value(pairs, "container") or ""), argv),
+        make_request(pod, kind, resolve_container(pod, first_value(pairs, "container") or ""), argv),
         stdin=asked.stdin,
         stdout=asked.stdout,
         stderr=asked.stderr,

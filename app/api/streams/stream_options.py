@@ -1,4 +1,4 @@
-"""Options of exec, attach, port-forward and logs: PodExecOptions and others for OpenAPI, and the container that is meant.
+"""Options of exec, attach, port-forward, logs and the proxy: PodExecOptions and others for OpenAPI, and the container.
 
 `pod_streams` and `logs` read the query themselves, and call `resolve_container`.
 """
@@ -32,6 +32,16 @@ class PodPortForwardOptions(Struct):
     """Ports to connect to. SPDY names them in its streams instead."""
 
     ports: Annotated[tuple[int, ...], Meta(description="Ports; needed with WebSockets.")] = ()
+
+
+class PodProxyOptions(Struct):
+    """The query of pods/proxy."""
+
+    path: Annotated[str, Meta(description="Ignored: the path is what follows proxy in the path of the request.")] = ""
+
+
+class ServiceProxyOptions(PodProxyOptions):
+    """The query of services/proxy."""
 
 
 def resolve_container(pod: Pod, asked: str) -> str:

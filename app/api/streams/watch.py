@@ -7,7 +7,7 @@
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,7 +26,7 @@ from app.api.resources.routes import RequestInfo
 from app.api.resources.selection import Selection, scope_of
 from app.api.streams.revocation import watch_revocation
 from app.machinery.errors import ApiError, gone
-from app.registry import Compacted, Page, Unavailable
+from app.registry import Compacted, Page, StoredObject, Unavailable
 from app.registry.verbs.lists import first_page, pages
 from app.registry.verbs.objects import Registry
 from app.registry.verbs.watch import Event, Watch
@@ -34,6 +34,7 @@ from app.structured_logging import Logger
 
 logger = Logger(__name__)
 BOOKMARK_SECONDS = 60.0
+CHECK_SECONDS = 1.0  # after which a quiet watch looks whether its custom kind is still there
 DEFAULT_SECONDS = (1800, 3600)
 MOST_SECONDS = 86_400
 HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
@@ -56,6 +57,8 @@ async def open_watch(registry: Registry, request: Request, found: RequestInfo, s
         revision = await registry.revision()
     stream = WatchStream(Watch(registry, scope, revision), shape, options, first, registry.now)
     stream.on_initialized = partial(release, request.scope)
+    if found.kind.definition:
+        stream.is_served = partial((await registry.kinds.table()).serves, found.kind)
     return stream
 
 
@@ -70,6 +73,8 @@ class WatchStream:
     now: Callable[[], datetime]
     on_initialized: Callable[[], None] = lambda: None
     """Called once the existing objects are sent: until then a watch is a list, and takes seats as one."""
+    is_served: Callable[[], bool] | None = None
+    """Returns whether the kind is unchanged: a custom kind may change or be deleted. None for a built-in kind."""
     _has_begun: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -129,7 +134,8 @@ class WatchStream:
         try:
             async with aclosing(pages(self.watch.registry, self.watch.scope, first)) as read:
                 async for page in read:
-                    for heads in cut_batches(page.heads):
+                    loaded = await self.watch.registry.converter.load_all(self.shape.kind, page.heads)
+                    for heads in cut_batches(loaded):
                         yield [self._encode_event(Event("ADDED", head)) for head in heads]
                     page.heads.clear()  # frees memory while the next page is read
         except Compacted as error:
@@ -140,15 +146,26 @@ class WatchStream:
     async def _change_batches(self, ends: float) -> AsyncGenerator[list[bytes], None]:
         """Yield changes until the watch ends, with a bookmark after BOOKMARK_SECONDS without any."""
         sent_at = _clock()
+        longest = BOOKMARK_SECONDS if self.is_served is None else CHECK_SECONDS
         while (left := ends - _clock()) > 0:
-            events = await self.watch.next_events(min(left, BOOKMARK_SECONDS))
+            events = await self.watch.next_events(min(left, longest))
             if events:
-                yield [self._encode_shared(event) for event in events]
+                yield [self._encode_shared(event) for event in await self._converted(events)]
             elif self.options.allow_watch_bookmarks and _clock() - sent_at >= BOOKMARK_SECONDS:
                 yield [self._encode_bookmark()]
+            elif self.is_served is not None and not self.is_served():
+                return
             else:
                 continue
             sent_at = _clock()
+
+    async def _converted(self, events: Sequence[Event]) -> Sequence[Event]:
+        """The events with objects in the version that the watch asked for. A slow webhook delays no other watch."""
+        if self.shape.kind.conversion is None:
+            return events
+        converter = self.watch.registry.converter
+        bodies = await converter.convert_shared(self.shape.kind, [event.object.body for event in events])
+        return [_with_body(event, body) for event, body in zip(events, bodies, strict=True)]
 
     def _encode_event(self, event: Event) -> bytes:
         """One event. The columns of a Table are in the first only."""
@@ -187,6 +204,11 @@ def _clock() -> float:
 
 def _encode_line(type_: str, obj: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (type_.encode(), obj)
+
+
+def _with_body(event: Event, body: bytes) -> Event:
+    old = event.object
+    return event if body is old.body else Event(event.type, StoredObject(old.key, old.uid, old.revision, body, None))
 
 
 class _EventCache:

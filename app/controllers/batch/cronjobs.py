@@ -4,7 +4,7 @@ The decision is `app.plans.jobs.cronjob`. A CronJob whose Job was refused is als
 change, or when a quota has room again.
 """
 
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from functools import partial
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from app.controllers.batch.creation_review import CreationReview
 from app.controllers.batch.refused_objects import Refused
+from app.controllers.batch.stored_jobs import ReadStored, read_none
 from app.controllers.planned_write import PlannedWrite
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.kinds.batch.cronjob import CronJob
@@ -24,10 +25,9 @@ from app.machinery.errors import ApiError
 from app.machinery.meta.owner_references import controller_of
 from app.plans.admission.pod_security.namespace_policy import USUAL_CONFIGURATION, PodSecurityConfiguration
 from app.plans.jobs import cronjob as cronjob_plan
-from app.plans.plan import Emit
-from app.registry.admission.admission import RULES, NamespaceLocks, RuleCache
-from app.registry.admission.policy_review import PolicyReviewer
-from app.registry.codec import NAMESPACES
+from app.plans.plan import Create, Emit
+from app.registry.admission.admission import RULES, Admission, NamespaceLocks, RuleCache
+from app.registry.codec import NAMESPACES, decode
 from app.registry.uids import new_uid
 from app.store import Key, Mirror
 
@@ -40,12 +40,14 @@ class CronJobController:
         mirror: Mirror,
         locks: NamespaceLocks,
         pod_security: PodSecurityConfiguration = USUAL_CONFIGURATION,
-        reviewer: PolicyReviewer | None = None,
+        admission: Admission | None = None,
+        read_stored: ReadStored = read_none,
     ) -> None:
         self._mirror = mirror
+        self._read_stored = read_stored
         self._locks = locks
         self._rules = RuleCache(mirror, pod_security)
-        self._review = CreationReview(self._rules, reviewer, self.component)
+        self._review = CreationReview(self._rules, admission, self.component)
         self._refused = Refused()  # CronJobs whose Jobs were refused
         self._changed: dict[str, datetime | None] = {}  # by UID: when the schedule changed; None: not planned yet
 
@@ -80,10 +82,25 @@ class CronJobController:
             self._refused.note(key, cron_job)
             yield key
 
-    def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]]:
-        return self._review.plan(partial(self._plan, key, now), now)
+    async def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
+        planned = await self._review_plan(key, now, {})
+        created = [Key(JOBS.resource, key.namespace, each.metadata.name) for each in _created_jobs(planned)]
+        taken = await self._read_stored(created) if created else {}
+        if not taken:
+            return planned
+        # Dormant Jobs of that name, which others have made, are not in the mirror.
+        jobs = {each.name: cast("Job", decode(JOBS, head)) for each, head in taken.items()}
+        return await self._review_plan(key, now, jobs)
 
-    def _plan(self, key: Key, now: datetime, refusal: ApiError | None) -> Sequence[PlannedWrite]:
+    async def _review_plan(self, key: Key, now: datetime, taken: Mapping[str, Job]) -> Sequence[PlannedWrite]:
+        planned = self._review.plan(partial(self._plan, key, now, taken), now)
+        return await planned if isinstance(planned, Awaitable) else planned
+
+    def _plan(
+        self, key: Key, now: datetime, taken: Mapping[str, Job], refusal: ApiError | None, *, with_quotas: bool = True
+    ) -> Sequence[PlannedWrite]:
+        """Quotas of Jobs count objects, which webhooks do not change: they are charged with and without `with_quotas`."""
+        del with_quotas
         cron_job = cast("CronJob | None", self._mirror.get(key))
         if cron_job is None or self._is_deleted(key.namespace):
             return []
@@ -95,7 +112,9 @@ class CronJobController:
             cron_job,
             owned,
             now,
-            find_job=lambda name: cast("Job | None", self._mirror.get(Key(JOBS.resource, key.namespace, name))),
+            find_job=lambda name: (
+                taken.get(name) or cast("Job | None", self._mirror.get(Key(JOBS.resource, key.namespace, name)))
+            ),
             uids=new_uid,
             since=self._changed.get(uid),
             rules=replace(self._rules.rules(key.namespace), refusal=refusal),
@@ -111,3 +130,7 @@ class CronJobController:
 
 def _schedule_of(cron_job: CronJob) -> tuple[str, str | None]:
     return cron_job.spec.schedule, cron_job.spec.time_zone
+
+
+def _created_jobs(planned: Sequence[PlannedWrite]) -> Iterator[Object]:
+    return (action.object for each in planned for action in each.plan.actions if isinstance(action, Create))

@@ -54,6 +54,11 @@ class JobDependents:
         if awaited:
             self._awaited[key] = awaited
 
+    def absent(self, job: Job) -> list[Key]:
+        """Return the Jobs that a Job waits for and that are not in the mirror: gone, dormant, or not there yet."""
+        keys = _awaited_keys(job)
+        return [key for key in keys if self._mirror.get(key) is None and key not in self._deleted]
+
     def find_in(self, namespace: str) -> FindJob:
         def find(name: str) -> Job | None:
             key = Key(JOBS.resource, namespace, name)

@@ -4,7 +4,7 @@ The decisions are `app.plans.jobs.job` and `app.plans.jobs.ttl_after_finished`. 
 reconciled when the rules of its namespace change, or when a quota has room again.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from functools import partial
@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from app.controllers.batch import gang_index
 from app.controllers.batch.creation_review import CreationReview
 from app.controllers.batch.job_dependents import JobDependents
+from app.controllers.batch.job_expiry import EXPIRY, JobExpiry
 from app.controllers.batch.refused_objects import Refused
+from app.controllers.batch.stored_jobs import NO_READS, JobReads
 from app.controllers.planned_write import PlannedWrite
 from app.kinds.batch.job import KIND as JOBS
 from app.kinds.batch.job import Job, is_finished
@@ -30,18 +32,12 @@ from app.plans.admission.pod_security.namespace_policy import USUAL_CONFIGURATIO
 from app.plans.jobs import job as job_plan
 from app.plans.jobs import ttl_after_finished
 from app.plans.jobs.dependencies import FindJob, find_lost
+from app.plans.jobs.dormancy import is_dormant
 from app.plans.plan import Names
-from app.registry.admission.admission import RULES, NamespaceLocks, RuleCache
-from app.registry.admission.policy_review import PolicyReviewer
-from app.registry.codec import NAMESPACES
+from app.registry.admission.admission import RULES, Admission, NamespaceLocks, RuleCache
+from app.registry.codec import NAMESPACES, decode
 from app.registry.verbs.versions import random_name
 from app.store import Key, Mirror
-
-ReadJob = Callable[[str, str], Awaitable[Job | None]]  # namespace, UID -> a Job that has ended and may be gone
-
-
-async def _read_nothing(_namespace: str, _uid: str) -> Job | None:
-    return None
 
 
 class JobController:
@@ -53,20 +49,21 @@ class JobController:
         locks: NamespaceLocks,
         features: Features = DEFAULTS,
         random_name: Names = random_name,
-        read_job: ReadJob = _read_nothing,
+        reads: JobReads = NO_READS,
         pod_security: PodSecurityConfiguration = USUAL_CONFIGURATION,
-        reviewer: PolicyReviewer | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self._mirror = mirror
-        self._read_job = read_job
+        self._reads = reads
         self._random_name = random_name
         self._locks = locks
         self._rules = RuleCache(mirror, pod_security)
-        self._review = CreationReview(self._rules, reviewer, self.component)
+        self._review = CreationReview(self._rules, admission, self.component)
         self._refused = Refused()  # Jobs whose pods were refused
         self._orphans: dict[Key, Pod] = {}  # pods without a controller: a Job may adopt them
         self._gangs = gang_index.GangIndex(mirror, features)
         self._dependents = JobDependents(mirror)
+        self._expiry = JobExpiry(mirror, reads)
 
     def _update_orphans(self, key: Key, pod: Pod | None) -> None:
         if pod is not None and pod.metadata.labels and controller_of(pod) is None:
@@ -76,8 +73,8 @@ class JobController:
 
     def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == JOBS.resource:
-            self._refused.note(key, now)
-            return [key, *self._dependents.on_event(key, before, now)]
+            self._refused.note(key, _unfinished(now))
+            return [key, *self._dependents.on_event(key, before, now), *self._expiry.on_event(now)]
         if key.kind in RULES:
             return self._refused.on_event(key, before, now)
         if key.kind in gang_index.KINDS:
@@ -107,35 +104,47 @@ class JobController:
         self._dependents.rebuild()
         for pod in self._mirror.all(PODS.resource):
             self._update_orphans(Key(PODS.resource, pod.metadata.namespace, pod.metadata.name), cast("Pod", pod))
-        return list(self._jobs())
+        return [*self._jobs(), *self._expiry.enqueue_all()]
 
     def _jobs(self) -> Iterator[Key]:
         for job in self._mirror.all(JOBS.resource):
             key = Key(JOBS.resource, job.metadata.namespace, job.metadata.name)
-            self._refused.note(key, job)
+            self._refused.note(key, _unfinished(job))
             yield key
 
     def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]]:
+        if key == EXPIRY:
+            return self._expiry.reconcile(now)
         find = self._dependents.find_in(key.namespace)
         job = cast("Job | None", self._mirror.get(key))
-        lost = {} if job is None else find_lost(job, find)
-        if lost:
-            return self._reconcile_with_records(key, now, lost)
+        absent = [] if job is None else self._dependents.absent(job)
+        if job is not None and absent:
+            return self._reconcile_with_ended(key, now, job, absent)
         return self._review.plan(partial(self._plan, key, now, find), now)
 
-    async def _reconcile_with_records(self, key: Key, now: datetime, lost: Mapping[str, str]) -> Sequence[PlannedWrite]:
-        """For a Job that waited for Jobs which are gone: their records tell how they ended."""
-        ended = {name: await self._read_job(key.namespace, uid) for name, uid in lost.items()}
-        find = self._dependents.find_in(key.namespace)
-        plan = partial(self._plan, key, now, lambda name: find(name) or ended.get(name))
+    async def _reconcile_with_ended(
+        self, key: Key, now: datetime, job: Job, absent: Sequence[Key]
+    ) -> Sequence[PlannedWrite]:
+        """For a Job that waits for Jobs which are not in the mirror: dormant ones are stored, of others there are records."""
+        stored = {
+            each.name: cast("Job", decode(JOBS, head)) for each, head in (await self._reads.stored(absent)).items()
+        }
+        found: dict[str, Job | None] = {name: each for name, each in stored.items() if is_dormant(each)}
+        live = self._dependents.find_in(key.namespace)
+        for name, uid in find_lost(job, lambda name: live(name) or found.get(name)).items():
+            found[name] = await self._reads.ended(key.namespace, uid)
+        plan = partial(self._plan, key, now, lambda name: live(name) or found.get(name))
         planned = self._review.plan(plan, now)
         return await planned if isinstance(planned, Awaitable) else planned
 
-    def _plan(self, key: Key, now: datetime, find: FindJob, refusal: ApiError | None) -> Sequence[PlannedWrite]:
+    def _plan(
+        self, key: Key, now: datetime, find: FindJob, refusal: ApiError | None, *, with_quotas: bool = True
+    ) -> Sequence[PlannedWrite]:
         job = cast("Job | None", self._mirror.get(key))
         if job is None or self._is_about_to_be_deleted(job):
             return []
         rules = replace(self._rules.rules(key.namespace), refusal=refusal)
+        rules = rules if with_quotas else replace(rules, quotas=())
         names, pods = self._unused_names(key.namespace), self._pods(job)
         plan = job_plan.plan(job, pods, now, names, rules, self._gangs.gang_of(job, pods), find)
         if is_finished(job) and not plan.actions:
@@ -163,6 +172,11 @@ class JobController:
     def _pods(self, job: Job) -> list[Pod]:
         owned = [each for each in self._mirror.owned(job.metadata.uid) if isinstance(each, Pod)]
         return owned + [pod for pod in self._orphans.values() if _selects(job, pod)]
+
+
+def _unfinished(job: Object | None) -> Object | None:
+    """A Job that has finished creates no pods any more, whatever was refused to it."""
+    return None if job is not None and is_finished(cast("Job", job)) else job
 
 
 def _have_same_owners(before: Object, now: Object) -> bool:

@@ -2,6 +2,7 @@
 
 It decides by the mirror, which has only the metadata of most kinds; what it writes it reads whole. An owner that the mirror
 does not show is looked for in the database before anything is deleted: so an incomplete mirror costs time, never objects.
+Finished pods of a finished Job are not in the mirror: when the Job is deleted, they are brought back to it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,14 +13,15 @@ from typing import TypeVar
 
 from app.controllers.garbage_collection.owner_graph import OwnerGraph
 from app.controllers.planned_write import PlannedWrite
-from app.kinds import KINDS
 from app.machinery.base import Object, OwnerReference
 from app.machinery.meta.metadata_validation import FOREGROUND, ORPHAN
+from app.machinery.meta.owner_references import controller_uid
 from app.plans import garbage_collection
 from app.plans.garbage_collection import Owner
 from app.plans.jobs.finalizers import is_tracked
 from app.plans.plan import Action, Plan
 from app.registry.codec import decode
+from app.registry.kind_table import KindTable
 from app.store import Key, Mirror, Store
 
 TOGETHER = 250  # dependents written in one write set
@@ -28,32 +30,61 @@ OWNER = "owner"
 _SOON = timedelta(seconds=1)
 _REMEMBERED = 10_000
 T = TypeVar("T")
-_KINDS = {kind.resource: kind for kind in KINDS}
 
 
 class GarbageCollector:
     component = "garbage-collector-controller"
 
-    def __init__(self, mirror: Mirror, store: Store) -> None:
+    def __init__(self, mirror: Mirror, store: Store, kinds: KindTable) -> None:
         self._mirror = mirror
         self._store = store
-        self._graph = OwnerGraph(mirror)
+        self._kinds = kinds
+        self._graph = OwnerGraph(mirror, kinds)
         self._known_absent: set[tuple[Key, str]] = set()  # owners that the database does not have either
+        self._incomplete: set[str] = set()  # UIDs of owners of which the mirror may lack dependents
+        self._is_waking = False
         self._reported: set[str] = set()  # UIDs of objects with an event that their owner cannot be one
 
     def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if _is_of_no_concern(before, now):
             return []
         self._graph.follow(key, before, now)
+        if self._is_waking:  # whoever wakes dependents looks at them
+            return []
         found = [] if now is None else self._keys_of(key, now)
         gone = before.metadata.uid if before is not None else ""
-        if (now is None or now.metadata.uid != gone) and self._graph.dependents(gone):
+        if (now is None or now.metadata.uid != gone) and (self._graph.dependents(gone) or gone in self._incomplete):
             found.append(_owner(gone))
         for obj in (before, now):
             for each in obj.metadata.owner_references if obj is not None else ():
                 if self._is_released(each.uid):
                     found.append(_owner(each.uid))
         return found
+
+    def on_dormancy(self, key: Key, obj: Object, is_dormant: bool) -> None:
+        """Of the many pods of a Job some leave before it; and a Job that comes back does so without its pods."""
+        kinds = self._mirror.dormant
+        is_owner = kinds is not None and key.kind == kinds.owner
+        if is_dormant:
+            self._graph.follow(key, obj, None)
+        if is_owner and is_dormant:
+            self._incomplete.discard(obj.metadata.uid)
+        elif is_owner:
+            self._incomplete.add(obj.metadata.uid)
+        elif is_dormant and (uid := controller_uid(obj)):
+            self._incomplete.add(uid)
+
+    async def _wake_dependents(self, uid: str) -> None:
+        """Have the mirror hold all dependents of an owner that is gone or going."""
+        kinds = self._mirror.dormant
+        if kinds is None or uid not in self._incomplete:
+            return
+        with self._mirror.waking() as wake:
+            async for heads in self._store.dormant.owned_by(kinds.dependent, [uid], only_dormant=False):
+                self._is_waking = True
+                wake(heads)
+                self._is_waking = False
+        self._incomplete.discard(uid)
 
     def _keys_of(self, key: Key, obj: Object) -> list[Key]:
         """Return what to look at because of an object that is there."""
@@ -91,7 +122,8 @@ class GarbageCollector:
         return bool(self._actions(key, obj) or self._misplaced_owners(obj))
 
     def _actions(self, key: Key, obj: Object) -> tuple[Action, ...]:
-        if key.name in _KINDS[key.kind].immortal:
+        kind = self._kinds.stored(key.kind)
+        if kind is None or key.name in kind.immortal:
             return ()
         judge = partial(self._graph.judge, namespace=obj.metadata.namespace)
         return garbage_collection.plan(obj, judge, owns=bool(self._graph.dependents(obj.metadata.uid)))
@@ -103,6 +135,7 @@ class GarbageCollector:
     async def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
         if key.kind != OWNER:
             return await self._plan_objects([key], now)
+        await self._wake_dependents(key.name)
         dependents = list(self._graph.dependents(key.name))
         place, owner = self._graph.key(key.name), self._graph.object(key.name)
         if place is not None and owner is not None and garbage_collection.is_orphaning(owner):
@@ -150,20 +183,23 @@ class GarbageCollector:
     async def _read_whole(self, keys: Sequence[Key]) -> dict[Key, Object]:
         """The objects with all that they hold. One that the mirror has in another version is left for later: it will tell."""
         seen = {key: obj for key in keys if (obj := self._mirror.get(key)) is not None}
-        whole = {key: obj for key, obj in seen.items() if type(obj) is _KINDS[key.kind].type}
-        outlines = [key for key in seen if key not in whole]
+        kinds = {key.kind: kind for key in seen if (kind := self._kinds.stored(key.kind)) is not None}
+        whole = {key: obj for key, obj in seen.items() if key.kind in kinds and type(obj) is kinds[key.kind].type}
+        outlines = [key for key in seen if key not in whole and key.kind in kinds]
         if outlines:
             for key, head in (await self._store.get_many(outlines)).items():
                 if str(head.revision) == seen[key].metadata.resource_version:
-                    whole[key] = decode(_KINDS[key.kind], head)
+                    whole[key] = decode(kinds[key.kind], head)
         return whole
 
     async def _is_behind(self, keys: Iterable[Key]) -> bool:
-        """Return whether the database has an owner that the mirror lacks: while it fills, kinds are read one after another."""
+        """Return whether the database has an owner that the mirror lacks, because it is dormant or the mirror is behind."""
         missing = {each for key in keys for each in self._absent_owners(key)} - self._known_absent
         if not missing:
             return False
-        heads = await self._store.get_many(list({key for key, _ in missing}))
+        with self._mirror.waking() as wake:
+            heads = await self._store.get_many(list({key for key, _ in missing}))
+            wake(head for key, head in heads.items() if self._mirror.leaves_out(key.kind))
         present = {(key, head.uid) for key, head in heads.items()}
         for each in missing - present:
             _remember(self._known_absent, each)

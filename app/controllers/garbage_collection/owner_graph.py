@@ -1,14 +1,15 @@
 """Owner graph: an index by UID over the controllers' mirror, kept as objects change. For the garbage collector."""
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from app.kinds import KINDS
-from app.machinery.base import Object, OwnerReference
+from app.machinery.base import Kind, Object, OwnerReference
 from app.plans.garbage_collection import Owner, blocks, is_deleted_in_foreground
+from app.registry.kind_table import KindTable
 from app.store import Key, Mirror
 
 
@@ -16,18 +17,23 @@ class PartialObjectMetadata(Object):
     """An object of any kind, as far as it takes to know what belongs to what; the rest stays in the store."""
 
     def __post_init__(self) -> None:
-        kept = msgspec.structs.replace(self.metadata, managed_fields=(), annotations={}, labels={})
+        """Drop what is not needed, and share what many objects have in common: there may be a million of a custom kind."""
+        namespace = sys.intern(self.metadata.namespace)
+        kept = msgspec.structs.replace(
+            self.metadata, namespace=namespace, managed_fields=(), annotations=_NOTHING, labels=_NOTHING
+        )
         force_setattr(self, "metadata", kept)
+        force_setattr(self, "kind", sys.intern(self.kind))
+        force_setattr(self, "api_version", sys.intern(self.api_version))
+
+
+_NOTHING: dict[str, str] = {}
 
 
 class OwnerGraph:
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: Mirror, kinds: KindTable) -> None:
         self._mirror = mirror
-        self._served = {
-            (kind.api_version, kind.name): kind
-            for kind in KINDS
-            if kind.resource in mirror.kinds and kind.stored_as is None
-        }
+        self._kinds = kinds
         self._keys: dict[str, Key] = {}
         # By the owner's UID, whether or not it exists; True for those that it must wait for.
         self._dependents: defaultdict[str, dict[Key, bool]] = defaultdict(dict)
@@ -80,14 +86,19 @@ class OwnerGraph:
 
     def place(self, reference: OwnerReference, namespace: str) -> Key | None:
         """Return where an owner of something in `namespace` is to be found; None if its kind is not served."""
-        kind = self._served.get((reference.api_version, reference.kind))
+        kind = self._kind_of(reference)
         if kind is None:
             return None
         return Key(kind.resource, namespace if kind.namespaced else "", reference.name)
 
+    def _kind_of(self, reference: OwnerReference) -> Kind | None:
+        """The kind of an owner, if it is served and in the mirror."""
+        kind = self._kinds.by_owner(reference.api_version, reference.kind)
+        return kind if kind is not None and self._mirror.holds(kind.resource) else None
+
     def judge(self, reference: OwnerReference, namespace: str) -> Owner:
         """Return what an owner of something in `namespace` has come to."""
-        kind = self._served.get((reference.api_version, reference.kind))
+        kind = self._kind_of(reference)
         if kind is None:
             return Owner.UNKNOWN
         if kind.namespaced and not namespace:

@@ -1,13 +1,15 @@
 """Numbers of Jobs, pods and nodes, under kube-state-metrics' names, but summed by namespace: a Job has no series of its own.
 
 The leader's mirror tells of every change; counts are kept up to date by it, so that a scrape costs the same however many Jobs
-and pods have ended. Made by `app.controllers.manager` before the mirror is filled.
+and pods have ended. Dormant ones, which are not in the mirror, are counted by the database once (`DormantCounts`). Made by
+`app.controllers.manager` before the mirror is filled.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from app.controllers.metrics.dormant_counts import DormantCounts, Group, Numbers
 from app.kinds.batch.job import KIND as JOBS
 from app.kinds.batch.job import Job, condition, is_true
 from app.kinds.core.node import KIND as NODES
@@ -74,8 +76,16 @@ class StateMetrics:
             ("result",),
             _DURATIONS,
         )
+        self.dormant = DormantCounts(mirror)
         mirror.listen(self._on_change)
+        mirror.listen_to_dormancy(self._on_dormancy)
         metrics.add_collector(COLLECTOR, self._collect)
+
+    def _on_dormancy(self, key: Key, obj: Object, is_dormant: bool) -> None:
+        """One that has left the mirror is counted among the dormant; one that comes back is told as a new one."""
+        if is_dormant:
+            self._on_change(key, obj, None)
+        self.dormant.add(key, obj, 1 if is_dormant else -1)
 
     def _on_change(self, key: Key, before: Object | None, now: Object | None) -> None:
         if before is None or now is None:
@@ -129,18 +139,32 @@ class StateMetrics:
         return [*self._job_families(), self._pod_family(), *self._node_families(), self._object_family()]
 
     def _job_families(self) -> Iterator[Family]:
-        summed = _by_namespace(self._jobs)
-        counts = _by_namespace({namespace: (count,) for namespace, count in self._job_counts.items()})
+        jobs, job_counts = self._all_jobs()
+        summed = _by_namespace(jobs)
+        counts = _by_namespace({namespace: (count,) for namespace, count in job_counts.items()})
         for at, (name, help_, labels) in enumerate(_JOB_FAMILIES):
             samples = [({"namespace": namespace, **labels}, values[at]) for namespace, values in summed.items()]
             yield family(name, help_, "gauge", samples)
         totals = [({"namespace": namespace}, values[0]) for namespace, values in counts.items()]
         yield family("jobplane_jobs", "Jobs that exist.", "gauge", totals)
 
+    def _all_jobs(self) -> tuple[dict[str, JobCount], Counter[str]]:
+        """What Jobs add up to in each namespace, and how many there are."""
+        jobs, counts = dict(self._jobs), self._job_counts.copy()
+        for group, numbers in self.dormant.numbers.items():
+            if group.kind == JOBS.resource:
+                sums = zip(jobs.get(group.namespace, _NONE), _count_of_dormant(group, numbers), strict=True)
+                jobs[group.namespace] = JobCount(*map(sum, sums))
+                counts[group.namespace] += numbers.objects
+        return jobs, counts
+
     def _pod_family(self) -> Family:
         rows: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(_PHASES))
         for (namespace, phase), count in self._pods.items():
             rows[namespace][_PHASES.index(phase)] = count
+        for group, numbers in self.dormant.numbers.items():
+            if group.kind == PODS.resource:
+                rows[group.namespace][_PHASES.index(group.result)] += numbers.objects
         samples = [
             ({"namespace": namespace, "phase": phase}, count)
             for namespace, counts in _by_namespace(rows).items()
@@ -165,10 +189,18 @@ class StateMetrics:
 
     def _object_family(self) -> Family:
         samples = []
-        for resource, count in sorted(self._objects.items()):
+        objects = self._objects.copy()
+        for dormant, numbers in self.dormant.numbers.items():
+            objects[dormant.kind] += numbers.objects
+        for resource, count in sorted(objects.items()):
             plural, _, group = resource.partition(".")
             samples.append(({"group": group, "resource": plural}, count))
         return family("apiserver_resource_objects", "Objects that exist, by resource.", "gauge", samples)
+
+
+def _count_of_dormant(group: Group, numbers: Numbers) -> JobCount:
+    complete = numbers.objects if group.result == "Complete" else 0
+    return JobCount(0, 0, numbers.succeeded, numbers.failed, complete, numbers.objects - complete, 0)
 
 
 def _phase_of(pod: Pod) -> str:

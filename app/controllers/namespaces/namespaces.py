@@ -11,30 +11,32 @@ from typing import cast
 from msgspec import MsgspecError
 
 from app.controllers.planned_write import PlannedWrite
-from app.kinds import KINDS
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.core.namespace import Namespace
 from app.machinery.base import Kind, Object
 from app.plans import namespace_deletion as namespace_plan
 from app.plans.namespace_deletion import Content
 from app.registry.codec import decode
+from app.registry.kind_table import KindTable
 from app.store import Key, Mirror, Query, Store
 
 TOGETHER = 250  # objects deleted in one write set
-_FIRST = ("cronjobs.batch", "jobs.batch", "pods")  # what runs, after what would start it again
-CONTENT = {
-    kind.resource: kind
-    for kind in sorted(KINDS, key=lambda kind: (kind.resource not in _FIRST, kind.resource))
-    if kind.namespaced and kind.stored_as is None
-}
+_FIRST = (
+    "cronjobs.batch",
+    "jobs.batch",
+    "deployments.apps",
+    "replicasets.apps",
+    "pods",
+)  # what runs, after what would start it again
 
 
 class NamespaceController:
     component = "namespace-controller"
 
-    def __init__(self, mirror: Mirror, store: Store) -> None:
+    def __init__(self, mirror: Mirror, store: Store, kinds: KindTable) -> None:
         self._mirror = mirror
         self._store = store
+        self._kinds = kinds
 
     def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         """A namespace that is going; also when something in it is gone, which may have been the last, or is held no longer."""
@@ -68,13 +70,19 @@ class NamespaceController:
 
     async def _content(self, namespace: str) -> Content:
         """Return what is to go next: what runs, first of all, so that it has all it needs to end as it should."""
-        left = await self._store.count(list(CONTENT), namespace)
+        content = self._namespaced_kinds()
+        left = await self._store.count(list(content), namespace)
         runs = "pods" in left
-        kinds = [kind for name, kind in CONTENT.items() if name in left and (name in _FIRST or not runs)]
+        kinds = [kind for name, kind in content.items() if name in left and (name in _FIRST or not runs)]
         living, failures = await self._undeleted(namespace, kinds)
         if runs:
             left = {"pods": left["pods"]}
         return Content(living=living, left=left, finalizers=self._finalizers(namespace, left), failures=failures)
+
+    def _namespaced_kinds(self) -> dict[str, Kind]:
+        """The kinds of what a namespace may hold, in the order in which it goes."""
+        kinds = sorted(self._kinds.all_stored(), key=lambda kind: (kind.resource not in _FIRST, kind.resource))
+        return {kind.resource: kind for kind in kinds if kind.namespaced}
 
     async def _undeleted(self, namespace: str, kinds: Iterable[Kind]) -> tuple[list[Object], list[str]]:
         """Content that nobody has asked to go yet: as much as is deleted at once. And what could not be read."""

@@ -50,14 +50,13 @@ def write_gang_attempt(
 
 
 def _update_group(attempt: GangAttempt, group: PodGroup, now: datetime) -> tuple[Action, ...]:
-    """Set the condition to the result. It stays True for a gang that was scheduled, when only replacements are pending."""
+    """Set the condition to the result. Once True it stays, whatever becomes of the pods."""
     conditions = group.status.conditions
     old, is_bound = condition(conditions, SCHEDULED), bool(attempt.bound)
     if is_bound:  # a gang that is scheduled anew is not disrupted any more
         conditions = tuple(each for each in conditions if each.type != DISRUPTED)
-    is_reported = old is not None and (old.status == "True") is is_bound and old.message == attempt.message
-    if attempt.group.was_scheduled or (is_reported and conditions == group.status.conditions):
-        return ()
+    if old is not None and (old.status == "True" or (not is_bound and old.message == attempt.message)):
+        return () if conditions == group.status.conditions else _set_conditions(group, conditions)
     new = Condition(
         type=SCHEDULED,
         status="True" if is_bound else "False",
@@ -66,8 +65,11 @@ def _update_group(attempt: GangAttempt, group: PodGroup, now: datetime) -> tuple
         reason="Scheduled" if is_bound else "Unschedulable",
         message=attempt.message,
     )
-    status = replace(group.status, conditions=with_condition(conditions, new))
-    return (Update(replace(group, status=status), group),)
+    return _set_conditions(group, with_condition(conditions, new))
+
+
+def _set_conditions(group: PodGroup, conditions: tuple[Condition, ...]) -> tuple[Action, ...]:
+    return (Update(replace(group, status=replace(group.status, conditions=conditions)), group),)
 
 
 class DeferredEvents:

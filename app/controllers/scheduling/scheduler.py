@@ -6,7 +6,7 @@ committed with their events; of many, the events follow when all pods have their
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import cast
 
@@ -35,7 +35,7 @@ from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.kinds.scheduling.podgroup import PodGroup
 from app.kinds.storage.persistentvolume import KIND as VOLUMES
 from app.kinds.storage.persistentvolumeclaim import KIND as CLAIMS
-from app.kinds.storage.persistentvolumeclaim import is_exclusive
+from app.kinds.storage.persistentvolumeclaim import is_exclusive, is_single_node
 from app.kinds.storage.storageclass import KIND as CLASSES
 from app.machinery.base import Object
 from app.metrics.registry import MetricsRegistry
@@ -64,13 +64,18 @@ class Scheduler:
     component = "default-scheduler"
 
     def __init__(
-        self, mirror: Mirror, settings: ScoringSettings = DEFAULT, metrics: MetricsRegistry | None = None
+        self,
+        mirror: Mirror,
+        settings: ScoringSettings = DEFAULT,
+        metrics: MetricsRegistry | None = None,
+        *,
+        has_groups: bool = True,
     ) -> None:
         self._mirror = mirror
         self._pod_infos = PodInfos()
         self._cluster = Cluster(settings)
         self._lowest = LowestPriorities(self._cluster)
-        self._groups = PodGroups()
+        self._groups = PodGroups(is_enabled=has_groups)
         self._fair = FairSharing(self._cluster)
         self._queue = SchedulingQueue(self._cluster, self._groups, self._fair)
         self._metrics = SchedulerMetrics(metrics or MetricsRegistry(), self._queue, self._cluster)
@@ -172,10 +177,18 @@ class Scheduler:
             keys += self._on_assigned_pod(key, before, now)
         return keys
 
-    def _on_claims_used(self, claims: Iterable[Key]) -> Iterable[Key]:
-        """Pods that want a claim for themselves wait until no other has it."""
-        exclusive = [key for key in claims if (claim := self._volumes.claim(key)) is not None and is_exclusive(claim)]
-        return self._renew_pods(pod for key in exclusive for pod in _pod_keys(self._volumes.pods(key)))
+    def _on_claims_used(self, claims: Mapping[Key, bool]) -> Iterable[Key]:
+        """Pods that want a claim for themselves, or for their node, wait until no other has it.
+
+        claims: and whether other nodes use them now. A thousand pods of one node change that twice.
+        """
+        limited = [
+            key
+            for key, has_moved in claims.items()
+            if (claim := self._volumes.claim(key)) is not None
+            and (is_exclusive(claim) or (has_moved and is_single_node(claim)))
+        ]
+        return self._renew_pods(pod for key in limited for pod in _pod_keys(self._volumes.pods(key)))
 
     def _on_pod_end(self, key: Key, pod: Pod, now: Pod | None) -> Iterable[Key]:
         """A pod is deleted (None) or terminal."""
@@ -285,7 +298,8 @@ class Scheduler:
             uid = pod.metadata.uid
             if uid in unplaced:
                 self._cluster.unplace(uid)
-                diagnosis = Diagnosis(dict.fromkeys(self._cluster.node_infos, (NO_VOLUMES,)), frozenset())
+                reason = reservations.rejected.get(uid, NO_VOLUMES)
+                diagnosis = Diagnosis(dict.fromkeys(self._cluster.node_infos, (reason,)), frozenset())
                 result.unbound.append((pod, diagnosis))
                 if uid in reservations.rejected:
                     result.post_filter_results.append(PostFilterResult(pod, diagnosis.text()))

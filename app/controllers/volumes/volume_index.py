@@ -1,7 +1,7 @@
 """Index of persistent storage over the mirror, kept as objects change: for the persistent volume controller and the scheduler."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeVar, cast
 
 from app.kinds.pod.pod import KIND as PODS
@@ -38,16 +38,18 @@ class VolumeIndex:
         self._reserved: defaultdict[Key, dict[str, PersistentVolume]] = defaultdict(dict)  # by claim and name
         self._pods: defaultdict[Key, dict[Key, Pod]] = defaultdict(dict)  # that have not ended, by claim
         self._claims: dict[Key, tuple[Key, ...]] = {}  # of each pod
+        self._nodes: defaultdict[Key, Counter[str]] = defaultdict(Counter)  # how many pods use a claim on each
         self.storage = Storage(
             claim=lambda namespace, name: self.claim(claim_key(namespace, name)),
             volume=self.volume,
             volumes=self.candidates,
             storage_class=self.storage_class,
             users=self.users,
+            nodes=self.nodes,
         )
 
     def rebuild(self) -> None:
-        for table in (self._free, self._reserved, self._pods, self._claims):
+        for table in (self._free, self._reserved, self._pods, self._claims, self._nodes):
             table.clear()
         for each in self._mirror.all(VOLUMES.resource):
             self.on_volume(None, cast("PersistentVolume", each))
@@ -77,21 +79,34 @@ class VolumeIndex:
             del table[key]
         return True
 
-    def on_pod(self, key: Key, now: Pod | None) -> Collection[Key]:
-        """Take in a change. Returns the claims that the pod names, or named."""
+    def on_pod(self, key: Key, now: Pod | None) -> Mapping[Key, bool]:
+        """Take in a change. Returns the claims that the pod names, or named, and whether other nodes use them now."""
         known = self._claims.pop(key, ())
+        if now is None or is_terminal(now):
+            claims: tuple[Key, ...] = ()
+        else:
+            claims = tuple(dict.fromkeys(claim_key(key.namespace, name) for name in claim_names(now)))
+        before = {each: set(self._nodes.get(each, ())) for each in (*known, *claims)}
         for each in known:
-            self._pods[each].pop(key, None)
+            self._count(each, self._pods[each].pop(key), -1)
             if not self._pods[each]:
                 del self._pods[each]
-        if now is None or is_terminal(now) or not now.spec.volumes:
-            return known
-        claims = tuple(claim_key(key.namespace, name) for name in claim_names(now))
-        if claims:
+        if now is not None and claims:
             self._claims[key] = claims
-        for each in claims:
-            self._pods[each][key] = now
-        return {*known, *claims}
+            for each in claims:
+                self._pods[each][key] = now
+                self._count(each, now, 1)
+        return {each: nodes != set(self._nodes.get(each, ())) for each, nodes in before.items()}
+
+    def _count(self, claim: Key, pod: Pod, change: int) -> None:
+        if not uses(pod):
+            return
+        nodes = self._nodes[claim]
+        nodes[pod.spec.node_name] += change
+        if not nodes[pod.spec.node_name]:
+            del nodes[pod.spec.node_name]
+        if not nodes:
+            del self._nodes[claim]
 
     def claim(self, key: Key) -> PersistentVolumeClaim | None:
         return cast("PersistentVolumeClaim | None", self._mirror.get(key))
@@ -126,6 +141,10 @@ class VolumeIndex:
     def users(self, namespace: str, name: str) -> Collection[str]:
         """UIDs of the pods that use a claim now."""
         return [pod.metadata.uid for pod in self.pods(claim_key(namespace, name)) if uses(pod)]
+
+    def nodes(self, namespace: str, name: str) -> tuple[str, ...]:
+        """Nodes with pods that use a claim now, in order."""
+        return tuple(sorted(self._nodes.get(claim_key(namespace, name), ())))
 
 
 def _claim_of(volume: PersistentVolume) -> Key:

@@ -22,9 +22,10 @@ from app.kinds.batch.job_status_validation import validate_status
 from app.kinds.batch.job_validation import own_labels, own_selector, validate, validate_update
 from app.kinds.pod.pod import warnings_of_spec
 from app.kinds.pod.pod_defaults import default_pod_spec
-from app.machinery.base import Column, Kind, LabelSelector, LabelSelectorRequirement
+from app.machinery.base import Column, Kind, LabelSelector
 from app.machinery.durations import age
 from app.machinery.name_validation import dns_label, label_value
+from app.machinery.selectors import format_selector
 
 __all__ = [
     "KIND",
@@ -167,7 +168,7 @@ def row(job: Job, now: datetime) -> list[Any]:
         age(job.metadata.creation_timestamp, now),
         ",".join(each.name for each in containers),
         ",".join(each.image for each in containers),
-        _shown_selector(job.spec.selector),
+        format_selector(job.spec.selector) or "<none>",
     ]
 
 
@@ -176,22 +177,6 @@ def _completions(job: Job) -> str:
     if spec.completions is not None:
         return f"{done}/{spec.completions}"
     return f"{done}/1 of {spec.parallelism}" if (spec.parallelism or 0) > 1 else f"{done}/1"
-
-
-def _shown_selector(selector: LabelSelector | None) -> str:
-    if selector is None:
-        return "<none>"
-    demands = [(key, f"{key}={value}") for key, value in selector.match_labels.items()]
-    demands += [(each.key, _shown_demand(each)) for each in selector.match_expressions]
-    return ",".join(text for _, text in sorted(demands)) or "<none>"
-
-
-def _shown_demand(demand: LabelSelectorRequirement) -> str:
-    if demand.operator == "Exists":
-        return demand.key
-    if demand.operator == "DoesNotExist":
-        return f"!{demand.key}"
-    return f"{demand.key} {demand.operator.lower()} ({','.join(sorted(demand.values))})"
 
 
 COLUMNS = (

@@ -8,20 +8,24 @@ from collections.abc import Iterator
 
 from app.kinds.batch.job_schema import (
     JobSchedulingConfiguration,
-    WorkloadPodGroupAllDisruptionMode,
-    WorkloadPodGroupDisruptionMode,
     WorkloadPodGroupGangSchedulingPolicy,
     WorkloadPodGroupSchedulingPolicy,
 )
-from app.kinds.scheduling.pod_group_validation import POSITIVE, exactly_one, validate_claims, validate_constraints
+from app.kinds.scheduling.pod_group_validation import (
+    CLEARED,
+    POSITIVE,
+    SET,
+    exactly_one,
+    validate_claims,
+    validate_constraints,
+    validate_disruption_mode,
+)
 from app.machinery.base import Struct
 from app.machinery.errors import Cause, invalid
 from app.machinery.meta.metadata_validation import IMMUTABLE
 
 __all__ = [
     "JobSchedulingConfiguration",
-    "WorkloadPodGroupAllDisruptionMode",
-    "WorkloadPodGroupDisruptionMode",
     "WorkloadPodGroupGangSchedulingPolicy",
     "WorkloadPodGroupSchedulingPolicy",
     "validate_scheduling",
@@ -29,7 +33,9 @@ __all__ = [
 ]
 
 
-_SET, _CLEARED = "field cannot be set once created", "field cannot be cleared once set"
+_VARIANT = (
+    "the basic/gang policy variant is immutable after creation; only schedulingPolicy.gang.minCount may be updated"
+)
 
 
 def validate_scheduling(wanted: JobSchedulingConfiguration | None, parallelism: int, path: str) -> Iterator[Cause]:
@@ -39,11 +45,10 @@ def validate_scheduling(wanted: JobSchedulingConfiguration | None, parallelism: 
     if policy is not None:
         yield from _policy(policy, parallelism, f"{path}.schedulingPolicy")
     yield from validate_constraints(wanted.scheduling_constraints, f"{path}.schedulingConstraints")
-    if mode is not None:
-        yield from exactly_one({"single": mode.single, "all": mode.all}, f"{path}.disruptionMode")
-        if mode.all is not None and (policy is None or policy.gang is None):
-            detail = "the disruptionMode `all` is not supported with the Basic scheduling policy"
-            yield invalid(f"{path}.disruptionMode", "", detail)
+    yield from validate_disruption_mode(mode, f"{path}.disruptionMode")
+    if mode is not None and mode.all is not None and (policy is None or policy.gang is None):
+        detail = "the disruptionMode `all` is not supported with the Basic scheduling policy"
+        yield invalid(f"{path}.disruptionMode", "", detail)
     yield from validate_claims(wanted.resource_claims, f"{path}.resourceClaims")
 
 
@@ -55,9 +60,7 @@ def _policy(policy: WorkloadPodGroupSchedulingPolicy, parallelism: int, path: st
     if count < 1:
         yield invalid(f"{path}.gang.minCount", count, POSITIVE)
     elif count > parallelism:
-        yield invalid(
-            f"{path}.gang.minCount", count, f"must be less than or equal to `spec.parallelism` ({parallelism})"
-        )
+        yield invalid(f"{path}.gang.minCount", count, f"must not be greater than parallelism ({parallelism})")
 
 
 def validate_scheduling_update(
@@ -84,9 +87,9 @@ def _policy_update(
     if new is None or old is None:
         yield from _presence(new, old, path)
     elif (new.basic is None, new.gang is None) != (old.basic is None, old.gang is None):
-        yield invalid(path, new, IMMUTABLE)
+        yield invalid(path, None, _VARIANT)
 
 
 def _presence(new: Struct | None, old: Struct | None, path: str) -> Iterator[Cause]:
     if (new is None) != (old is None):
-        yield invalid(path, None, _SET if old is None else _CLEARED)
+        yield invalid(path, None, SET if old is None else CLEARED)

@@ -11,6 +11,7 @@ import msgspec
 from app.kinds.pod.pod_schema import PodTemplateSpec
 from app.kinds.scheduling.pod_group_schema import (
     BasicSchedulingPolicy,
+    DisruptionMode,
     PodGroupResourceClaim,
     PodGroupSchedulingConstraints,
 )
@@ -35,21 +36,6 @@ class WorkloadPodGroupSchedulingPolicy(Struct):
     gang: Annotated[WorkloadPodGroupGangSchedulingPolicy | None, at(2, "All or nothing.")] = None
 
 
-class WorkloadPodGroupSingleDisruptionMode(Struct):
-    """Each by itself. There is nothing to say about it."""
-
-
-class WorkloadPodGroupAllDisruptionMode(Struct):
-    """All or none. There is nothing to say about it."""
-
-
-class WorkloadPodGroupDisruptionMode(Struct):
-    """How the Job's pods may be disrupted. Exactly one must be set."""
-
-    single: Annotated[WorkloadPodGroupSingleDisruptionMode | None, at(1, "Each by itself.")] = None
-    all: Annotated[WorkloadPodGroupAllDisruptionMode | None, at(2, "All or none.")] = None
-
-
 class JobSchedulingConfiguration(Struct):
     """How the pods of a Job are to be scheduled with regard to each other."""
 
@@ -59,9 +45,7 @@ class JobSchedulingConfiguration(Struct):
     scheduling_constraints: Annotated[
         PodGroupSchedulingConstraints | None, at(2, "Where the pods may go, all together. Cannot change.")
     ] = None
-    disruption_mode: Annotated[
-        WorkloadPodGroupDisruptionMode | None, at(3, "How the pods may be disrupted. Cannot change.")
-    ] = None
+    disruption_mode: Annotated[DisruptionMode | None, at(3, "How the pods may be disrupted. Cannot change.")] = None
     resource_claims: Annotated[
         tuple[PodGroupResourceClaim, ...],
         at(4, "Claims that the pods share; at most 4. Cannot change.", patch="merge", patch_key="name"),

@@ -1,7 +1,6 @@
 """Validation of a Service. The Kind record in `app.kinds.core.service` calls it. Causes come in Kubernetes' order and words."""
 
 import ipaddress
-import re
 from collections.abc import Iterator
 
 from app.kinds.core.service_schema import Service, ServicePort, ServiceSpec
@@ -16,12 +15,6 @@ FAMILIES = ("IPv4", "IPv6")
 FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 SCOPES = ("Cluster", "Local")
 A_DAY = 86400
-MOST_LETTERS = 4096  # of a name that are looked at
-_NAME = "[a-z]([-a-z0-9]*[a-z0-9])?"
-_NAME_TEXT = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    f"and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '{_NAME}')"
-)
 _BALANCER = "may only be used when `type` is 'LoadBalancer'"
 _NOT_EXTERNAL = "may not be set for ExternalName services"
 
@@ -46,10 +39,8 @@ def validate(service: Service) -> list[Cause]:
 
 def _name(name: str) -> Iterator[Cause]:
     """A name in DNS, in its older form: it begins with a letter."""
-    if len(name) > 63:
-        yield invalid("metadata.name", name, "must be no more than 63 characters")
-    if name and not re.fullmatch(_NAME, name[:MOST_LETTERS]):
-        yield invalid("metadata.name", name, _NAME_TEXT)
+    if name:
+        yield from (invalid("metadata.name", name, fault) for fault in name_validation.dns_label_1035(name))
 
 
 def _type(service: Service) -> Iterator[Cause]:

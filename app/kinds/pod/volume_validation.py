@@ -83,7 +83,8 @@ def _empty_dir(source: EmptyDirVolumeSource, path: str) -> Iterator[Cause]:
         yield forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")
 
 
-def _host_path(source: HostPathVolumeSource, path: str) -> Iterator[Cause]:
+def validate_host_path(source: HostPathVolumeSource, path: str) -> Iterator[Cause]:
+    """As ValidateVolumes of Kubernetes' core validation; the same holds for PersistentVolumes."""
     if not source.path:
         yield required(f"{path}.path")
         return
@@ -215,7 +216,7 @@ def _file_path(value: str, path: str) -> Iterator[Cause]:
 
 _CHECKS: Mapping[type, Callable[[Any, str], Iterator[Cause]]] = {
     EmptyDirVolumeSource: _empty_dir,
-    HostPathVolumeSource: _host_path,
+    HostPathVolumeSource: validate_host_path,
     SecretVolumeSource: _secret,
     ConfigMapVolumeSource: _config_map,
     PersistentVolumeClaimVolumeSource: _claim,

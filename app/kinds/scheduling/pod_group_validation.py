@@ -1,11 +1,12 @@
 """Validation of what says how a group of pods is scheduled, for PodGroups, Workloads and Jobs' `spec.scheduling`.
 
-Messages are those of Kubernetes' declarative validation.
+Of what there is only `gang.minCount` can change. Messages are those of Kubernetes' declarative validation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from app.kinds.scheduling.pod_group_schema import (
+    DisruptionMode,
     PodGroupResourceClaim,
     PodGroupSchedulingConstraints,
     PodGroupSchedulingPolicy,
@@ -14,10 +15,10 @@ from app.kinds.scheduling.pod_group_schema import (
 )
 from app.kinds.scheduling.priorityclass import HIGHEST
 from app.machinery import name_validation
-from app.machinery.errors import Cause, duplicate, invalid, not_supported, required, too_many
+from app.machinery.errors import Cause, duplicate, invalid, required, too_many
+from app.machinery.meta.metadata_validation import IMMUTABLE
 
-POD, POD_GROUP = "Pod", "PodGroup"
-DISRUPTION_MODES = (POD, POD_GROUP)
+SET, CLEARED = "field cannot be set once created", "field cannot be cleared once set"
 MOST_CLAIMS = 4
 MOST_TOPOLOGIES = 1
 POSITIVE = "must be greater than or equal to 1"
@@ -37,8 +38,7 @@ def validate_terms(terms: PodGroupSpec | PodGroupTemplate, path: str) -> Iterato
     yield from _policy(terms.scheduling_policy, f"{path}.schedulingPolicy")
     yield from validate_constraints(terms.scheduling_constraints, f"{path}.schedulingConstraints")
     yield from validate_claims(terms.resource_claims, f"{path}.resourceClaims")
-    if terms.disruption_mode is not None and terms.disruption_mode not in DISRUPTION_MODES:
-        yield not_supported(f"{path}.disruptionMode", terms.disruption_mode, DISRUPTION_MODES)
+    yield from validate_disruption_mode(terms.disruption_mode, f"{path}.disruptionMode")
     for text in name_validation.dns_subdomain(terms.priority_class_name) if terms.priority_class_name else ():
         yield invalid(f"{path}.priorityClassName", terms.priority_class_name, text)
     if terms.priority is not None and terms.priority > HIGHEST:
@@ -51,6 +51,37 @@ def _policy(policy: PodGroupSchedulingPolicy, path: str) -> Iterator[Cause]:
         yield required(f"{path}.gang.minCount")
     elif policy.gang is not None and policy.gang.min_count < 0:
         yield invalid(f"{path}.gang.minCount", policy.gang.min_count, POSITIVE)
+
+
+def validate_disruption_mode(mode: DisruptionMode | None, path: str) -> Iterator[Cause]:
+    if mode is not None:
+        yield from exactly_one({"single": mode.single, "all": mode.all}, path)
+
+
+def validate_terms_update(
+    new: PodGroupSpec | PodGroupTemplate, old: PodGroupSpec | PodGroupTemplate, path: str
+) -> Iterator[Cause]:
+    """Yield the changes of anything but `gang.minCount`."""
+    yield from _policy_update(new.scheduling_policy, old.scheduling_policy, f"{path}.schedulingPolicy")
+    kept = {
+        "schedulingConstraints": (new.scheduling_constraints, old.scheduling_constraints),
+        "resourceClaims": (new.resource_claims, old.resource_claims),
+        "disruptionMode": (new.disruption_mode, old.disruption_mode),
+        "priorityClassName": (new.priority_class_name, old.priority_class_name),
+        "priority": (new.priority, old.priority),
+    }
+    yield from unchanged(kept, path)
+
+
+def unchanged(kept: Mapping[str, tuple[object, object]], path: str) -> Iterator[Cause]:
+    """Fields that cannot change, by their names on the wire: what they are now, and what they were."""
+    return (invalid(f"{path}.{wire}", now, IMMUTABLE) for wire, (now, was) in kept.items() if now != was)
+
+
+def _policy_update(new: PodGroupSchedulingPolicy, old: PodGroupSchedulingPolicy, path: str) -> Iterator[Cause]:
+    yield from unchanged({"basic": (new.basic, old.basic)}, path)
+    if (new.gang is None) != (old.gang is None):
+        yield invalid(f"{path}.gang", None, SET if old.gang is None else CLEARED)
 
 
 def validate_constraints(constraints: PodGroupSchedulingConstraints | None, path: str) -> Iterator[Cause]:

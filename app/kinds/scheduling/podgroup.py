@@ -1,24 +1,31 @@
-"""The PodGroup kind (scheduling.k8s.io/v1alpha2): pods that are scheduled with regard to each other.
+"""The PodGroup kind (scheduling.k8s.io/v1beta1): pods that are scheduled with regard to each other.
 
 A pod belongs to the group that its `spec.schedulingGroup.podGroupName` names. The Job controller makes groups, by
-`app.plans.jobs.workloads`; so may anybody. The scheduler keeps their status.
+`app.plans.jobs.workloads`; so may anybody. The scheduler keeps their status. `podgroup_v1alpha3` is the same under its alpha
+version. Both are served only where the feature gate GenericWorkload is on.
 """
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
 
-from app.kinds.pod.pod_warnings import TEXT
-from app.kinds.scheduling.pod_group_schema import PodGroup, PodGroupSpec, PodGroupStatus, PodGroupTemplate
-from app.kinds.scheduling.pod_group_validation import exactly_one, must_be, validate_terms
+from app.kinds.scheduling.pod_group_schema import (
+    DisruptionMode,
+    PodGroup,
+    PodGroupSpec,
+    PodGroupStatus,
+    PodGroupTemplate,
+    SingleDisruptionMode,
+    WorkloadReference,
+)
+from app.kinds.scheduling.pod_group_validation import must_be, unchanged, validate_terms, validate_terms_update
 from app.machinery import name_validation
 from app.machinery.base import Column, Kind
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid
+from app.machinery.feature_gates import GENERIC_WORKLOAD
 from app.machinery.meta.meta_condition import condition, validate_conditions
-from app.machinery.meta.metadata_validation import IMMUTABLE
 
 __all__ = [
     "DISRUPTED",
@@ -26,20 +33,28 @@ __all__ = [
     "SCHEDULED",
     "PodGroup",
     "PodGroupStatus",
+    "disrupts_whole",
     "on_create",
     "on_update",
     "policy_word",
+    "prepare",
     "row",
     "validate",
     "validate_status",
     "validate_update",
-    "warnings",
-    "warnings_of_terms",
 ]
 
 
-# Conditions: whether the group has found its places; whether all of its pods are made to go.
-SCHEDULED, DISRUPTED = "PodGroupScheduled", "DisruptionTarget"
+# Conditions: whether the group has ever found its places; whether all of its pods are made to go.
+SCHEDULED, DISRUPTED = "PodGroupInitiallyScheduled", "DisruptionTarget"
+_SINGLE = DisruptionMode(single=SingleDisruptionMode())
+
+
+def prepare(group: PodGroup) -> PodGroup:
+    """Unless the group says otherwise, each of its pods may be disrupted by itself."""
+    if group.spec.disruption_mode is not None:
+        return group
+    return replace(group, spec=replace(group.spec, disruption_mode=_SINGLE))
 
 
 def on_create(group: PodGroup, _: datetime) -> PodGroup:
@@ -52,49 +67,42 @@ def on_update(new: PodGroup, old: PodGroup) -> PodGroup:
 
 
 def validate(group: PodGroup) -> list[Cause]:
-    return [*_reference(group.spec, "spec.podGroupTemplateRef"), *validate_terms(group.spec, "spec")]
+    return [*_reference(group.spec.workload_ref, "spec.workloadRef"), *validate_terms(group.spec, "spec")]
 
 
-def _reference(spec: PodGroupSpec, path: str) -> Iterator[Cause]:
-    if spec.pod_group_template_ref is None:
-        return
-    workload = spec.pod_group_template_ref.workload
-    yield from exactly_one({"workload": workload}, path)
-    if workload is not None:
-        name, template = workload.workload_name, workload.pod_group_template_name
-        yield from must_be(name, name_validation.dns_subdomain(name), f"{path}.workload.workloadName")
-        yield from must_be(template, name_validation.dns_label(template), f"{path}.workload.podGroupTemplateName")
+def _reference(workload: WorkloadReference | None, path: str) -> list[Cause]:
+    if workload is None:
+        return []
+    name, template = workload.workload_name, workload.template_name
+    return [
+        *must_be(name, name_validation.dns_subdomain(name), f"{path}.workloadName"),
+        *must_be(template, name_validation.dns_label(template), f"{path}.templateName"),
+    ]
 
 
 def validate_update(new: PodGroup, old: PodGroup) -> list[Cause]:
-    kept = {
-        "podGroupTemplateRef": (new.spec.pod_group_template_ref, old.spec.pod_group_template_ref),
-        "schedulingPolicy": (new.spec.scheduling_policy, old.spec.scheduling_policy),
-        "schedulingConstraints": (new.spec.scheduling_constraints, old.spec.scheduling_constraints),
-        "resourceClaims": (new.spec.resource_claims, old.spec.resource_claims),
-        "disruptionMode": (new.spec.disruption_mode, old.spec.disruption_mode),
-        "priorityClassName": (new.spec.priority_class_name, old.spec.priority_class_name),
-        "priority": (new.spec.priority, old.spec.priority),
-    }
-    return [invalid(f"spec.{wire}", now, IMMUTABLE) for wire, (now, was) in kept.items() if now != was]
+    return [
+        *unchanged({"workloadRef": (new.spec.workload_ref, old.spec.workload_ref)}, "spec"),
+        *validate_terms_update(new.spec, old.spec, "spec"),
+    ]
 
 
 def validate_status(new: PodGroup, _: PodGroup) -> list[Cause]:
-    return list(validate_conditions(new.status.conditions, "status.conditions"))
+    claims, path = {each.name for each in new.spec.resource_claims}, "status.resourceClaimStatuses"
+    detail = "must match the name of an entry in `spec.resourceClaims`"
+    return [
+        *validate_conditions(new.status.conditions, "status.conditions"),
+        *(
+            invalid(f"{path}[{index}].name", each.name, detail)
+            for index, each in enumerate(new.status.resource_claim_statuses)
+            if each.name not in claims
+        ),
+    ]
 
 
-def warnings(new: PodGroup, old: PodGroup | None) -> list[str]:
-    return warnings_of_terms(new.spec, "spec") if old is None else []
-
-
-def warnings_of_terms(terms: PodGroupSpec | PodGroupTemplate, path: str) -> list[str]:
-    """One text for each field that nobody acts on yet."""
-    inert = {
-        "resourceClaims": terms.resource_claims,
-        "priorityClassName": terms.priority_class_name,
-        "priority": terms.priority,
-    }
-    return [f"{path}.{wire}: {TEXT}" for wire, value in inert.items() if value not in (None, "", ())]
+def disrupts_whole(spec: PodGroupSpec) -> bool:
+    """Return whether all pods of a group are disrupted together or none is."""
+    return spec.disruption_mode is not None and spec.disruption_mode.all is not None
 
 
 def policy_word(terms: PodGroupSpec | PodGroupTemplate) -> str:
@@ -104,29 +112,30 @@ def policy_word(terms: PodGroupSpec | PodGroupTemplate) -> str:
 
 
 def row(group: PodGroup, now: datetime) -> list[Any]:
-    meta, reference = group.metadata, group.spec.pod_group_template_ref
+    meta, reference = group.metadata, group.spec.workload_ref
     scheduled = condition(group.status.conditions, SCHEDULED)
     return [
         meta.name,
         policy_word(group.spec),
         scheduled.status if scheduled else "",
         age(meta.creation_timestamp, now),
-        reference.workload.workload_name if reference and reference.workload else "<none>",
+        reference.workload_name if reference else "<none>",
     ]
 
 
 KIND = Kind(
     type=PodGroup,
     group="scheduling.k8s.io",
-    version="v1alpha2",
+    version="v1beta1",
     plural="podgroups",
+    feature_gate=GENERIC_WORKLOAD,
     has_status=True,
+    prepare=prepare,
     on_create=on_create,
     on_update=on_update,
     validate=validate,
     validate_update=validate_update,
     validate_status=validate_status,
-    warnings=warnings,
     columns=(
         Column(name="Name", format="name", description="Name of the group."),
         Column(name="Policy", description="How its pods find their places."),
@@ -136,7 +145,7 @@ KIND = Kind(
     ),
     row=row,
     example="""\
-apiVersion: scheduling.k8s.io/v1alpha2
+apiVersion: scheduling.k8s.io/v1beta1
 kind: PodGroup
 metadata:
   name: workers

@@ -1,7 +1,7 @@
-"""The Workload kind (scheduling.k8s.io/v1alpha2): how the pods of something that runs many of them are to be scheduled.
+"""The Workload kind (scheduling.k8s.io/v1beta1): how the pods of something that runs many of them are to be scheduled.
 
-Nothing is scheduled by it: PodGroups are made from its templates. The Job controller makes one for each Job that is to be
-scheduled all at once, by `app.plans.jobs.workloads`.
+Nothing is scheduled by it: PodGroups are made from its templates. The Job controller makes one for each Job where the feature
+gate WorkloadWithJob is on, by `app.plans.jobs.workloads`. `workload_v1alpha3` is the same under its alpha version.
 """
 
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Any
 
 from app.kinds.scheduling.pod_group_schema import TypedLocalObjectReference, Workload, WorkloadSpec
-from app.kinds.scheduling.pod_group_validation import must_be, validate_terms
-from app.kinds.scheduling.podgroup import policy_word, warnings_of_terms
+from app.kinds.scheduling.pod_group_validation import must_be, unchanged, validate_terms, validate_terms_update
+from app.kinds.scheduling.podgroup import policy_word
 from app.machinery import name_validation
 from app.machinery.base import Column, Kind
 from app.machinery.durations import age
-from app.machinery.errors import Cause, duplicate, invalid, required, too_many
-from app.machinery.meta.metadata_validation import IMMUTABLE
+from app.machinery.errors import Cause, duplicate, forbidden, invalid, too_many
+from app.machinery.feature_gates import GENERIC_WORKLOAD
 
 __all__ = [
     "KIND",
@@ -26,7 +26,6 @@ __all__ = [
     "row",
     "validate",
     "validate_update",
-    "warnings",
 ]
 
 
@@ -35,7 +34,11 @@ MOST_TEMPLATES = 8
 
 def validate(workload: Workload) -> list[Cause]:
     spec = workload.spec
-    return [*_controller(spec.controller_ref, "spec.controllerRef"), *_templates(spec, "spec.podGroupTemplates")]
+    return [
+        *_controller(spec.controller_ref, "spec.controllerRef"),
+        *_templates(spec, "spec.podGroupTemplates"),
+        *_priorities(spec),
+    ]
 
 
 def _controller(reference: TypedLocalObjectReference | None, path: str) -> Iterator[Cause]:
@@ -50,7 +53,7 @@ def _controller(reference: TypedLocalObjectReference | None, path: str) -> Itera
 def _templates(spec: WorkloadSpec, path: str) -> Iterator[Cause]:
     templates = spec.pod_group_templates
     if not templates:
-        yield required(path)
+        yield invalid("spec", "", "must specify one of: `podGroupTemplates`")
     if len(templates) > MOST_TEMPLATES:
         yield too_many(path, len(templates), MOST_TEMPLATES)
         return
@@ -63,19 +66,26 @@ def _templates(spec: WorkloadSpec, path: str) -> Iterator[Cause]:
         yield from validate_terms(each, f"{path}[{index}]")
 
 
+def _priorities(spec: WorkloadSpec) -> Iterator[Cause]:
+    """All groups of a Workload are as important as each other."""
+    if len({(each.priority_class_name, each.priority) for each in spec.pod_group_templates}) > 1:
+        yield invalid("spec", None, "detected multiple priority configurations")
+
+
 def validate_update(new: Workload, old: Workload) -> list[Cause]:
-    kept = {
-        "controllerRef": (new.spec.controller_ref, old.spec.controller_ref),
-        "podGroupTemplates": (new.spec.pod_group_templates, old.spec.pod_group_templates),
-    }
-    return [invalid(f"spec.{wire}", now, IMMUTABLE) for wire, (now, was) in kept.items() if now != was]
+    kept = {"controllerRef": (new.spec.controller_ref, old.spec.controller_ref)}
+    return [*unchanged(kept, "spec"), *_templates_update(new.spec, old.spec, "spec.podGroupTemplates")]
 
 
-def warnings(new: Workload, old: Workload | None) -> list[str]:
-    if old is not None:
-        return []
-    templates = enumerate(new.spec.pod_group_templates)
-    return [text for index, each in templates for text in warnings_of_terms(each, f"spec.podGroupTemplates[{index}]")]
+def _templates_update(new: WorkloadSpec, old: WorkloadSpec, path: str) -> Iterator[Cause]:
+    before = {each.name: each for each in old.pod_group_templates}
+    for index, each in enumerate(new.pod_group_templates):
+        if each.name in before:
+            yield from validate_terms_update(each, before[each.name], f"{path}[{index}]")
+        else:
+            yield forbidden(f"{path}[{index}]", "item may not be added")
+    if before.keys() - {each.name for each in new.pod_group_templates}:
+        yield forbidden(path, "item may not be removed")
 
 
 def row(workload: Workload, now: datetime) -> list[Any]:
@@ -91,11 +101,11 @@ def row(workload: Workload, now: datetime) -> list[Any]:
 KIND = Kind(
     type=Workload,
     group="scheduling.k8s.io",
-    version="v1alpha2",
+    version="v1beta1",
     plural="workloads",
+    feature_gate=GENERIC_WORKLOAD,
     validate=validate,
     validate_update=validate_update,
-    warnings=warnings,
     columns=(
         Column(name="Name", format="name", description="Name of the Workload."),
         Column(name="Controller", description="What its pods are of."),
@@ -104,7 +114,7 @@ KIND = Kind(
     ),
     row=row,
     example="""\
-apiVersion: scheduling.k8s.io/v1alpha2
+apiVersion: scheduling.k8s.io/v1beta1
 kind: Workload
 metadata:
   name: training

@@ -6,11 +6,12 @@ from app.machinery.base import Quantity
 from app.machinery.errors import Cause, forbidden, invalid, not_supported, required
 from app.machinery.quantity import canonical, compare, fault
 
+READ_WRITE_ONCE = "ReadWriteOnce"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
-ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", READ_WRITE_ONCE_POD)
+ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", READ_WRITE_ONCE, READ_WRITE_ONCE_POD)
 VOLUME_MODES = ("Block", "Filesystem")
 STORAGE = "storage"
-_SHORT = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", READ_WRITE_ONCE_POD: "RWOP"}
+_SHORT = {READ_WRITE_ONCE: "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", READ_WRITE_ONCE_POD: "RWOP"}
 
 
 def validate_access_modes(modes: Iterable[str], path: str, missing: str = "") -> Iterator[Cause]:

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.kinds.pod.placement_validation import validate_node_selector
+from app.kinds.pod.volume_validation import validate_host_path
 from app.kinds.storage.access_modes import (
     STORAGE,
     canonical_amounts,
@@ -147,7 +148,7 @@ def _source(spec: PersistentVolumeSpec) -> Iterator[Cause]:
             f"spec.{'hostPath' if name == 'host_path' else name}", "may not specify more than 1 volume type"
         )
     if spec.host_path is not None:
-        yield from _path(spec.host_path.path, "spec.hostPath.path")
+        yield from validate_host_path(spec.host_path, "spec.hostPath")
     elif spec.local is not None:
         yield from _path(spec.local.path, "spec.local.path")
     elif spec.nfs is not None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from app.kinds.pod.placement_validation import validate_selector
 from app.kinds.storage.access_modes import (
+    READ_WRITE_ONCE,
     READ_WRITE_ONCE_POD,
     STORAGE,
     canonical_amounts,
@@ -46,6 +47,7 @@ __all__ = [
     "VolumeResourceRequirements",
     "class_name",
     "is_exclusive",
+    "is_single_node",
     "prepare_spec",
     "requested",
     "validate_spec",
@@ -70,6 +72,11 @@ def requested(claim: PersistentVolumeClaim) -> Quantity:
 def is_exclusive(claim: PersistentVolumeClaim) -> bool:
     """Return whether one pod may use the claim at a time."""
     return READ_WRITE_ONCE_POD in claim.spec.access_modes
+
+
+def is_single_node(claim: PersistentVolumeClaim) -> bool:
+    """Return whether pods of one node may use the claim at a time."""
+    return set(claim.spec.access_modes) == {READ_WRITE_ONCE}
 
 
 def prepare(claim: PersistentVolumeClaim) -> PersistentVolumeClaim:

@@ -171,7 +171,8 @@ def _fields_inside(value: Any, topology: Topology, *, is_new: bool) -> FieldSet:
     inner = topology.item or ANY
     if isinstance(value, dict):
         for name in sorted(value):
-            inside[f"f:{name}"] = {} if inner is LEAF else _fields_with_self(value[name], inner)
+            path_element, below, _ = _find_member(topology, name) if topology.members else (f"f:{name}", inner, False)
+            inside[path_element] = {} if below is LEAF else _fields_with_self(value[name], below)
         return inside
     for path_element, each in group_elements(value, topology).items():
         inside[path_element] = _fields_with_self(each[0], inner) if len(each) == 1 else {}

@@ -5,12 +5,13 @@ that changes a field becomes its only owner. Entries come out in Kubernetes' ord
 `util/managedfields`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
+from app.machinery import object_codec
 from app.machinery.apply.field_ownership import Comparison, compare, compute_all_fields
 from app.machinery.apply.field_sets import FieldSet, difference, intersection, parse_field_set, sort_fields, union
 from app.machinery.apply.topology import Topology, topology_of
@@ -49,13 +50,20 @@ class Manager(NamedTuple):
 
 
 class OwnedFields(NamedTuple):
-    """Fields that a manager owns, and the time of its last write to them."""
+    """Fields that a manager owns, and the time of its last write to them.
+
+    `api_version`: of the fields, if it is another version of a kind that a webhook converts.
+    """
 
     fields: FieldSet
     at: datetime | None
+    api_version: str = ""
 
 
 Managers = dict[Manager, OwnedFields]
+OtherVersions = Mapping[str, Comparison]
+"""What a write changes as it looks in other versions of the kind, by apiVersion."""
+_NO_OTHERS: OtherVersions = {}
 
 
 class FieldManager(NamedTuple):
@@ -80,8 +88,7 @@ def with_entries(obj: Object, entries: Entries | None) -> Object:
 def document_of(obj: Object) -> dict[str, Any]:
     """Return the object without its managedFields as a plain document, for field sets."""
     metadata = msgspec.structs.replace(obj.metadata, managed_fields=None)
-    document: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(obj, metadata=metadata))
-    return document
+    return object_codec.document_of(msgspec.structs.replace(obj, metadata=metadata))
 
 
 def _topology(kind: Kind[Any]) -> Topology:
@@ -93,22 +100,33 @@ def _topology(kind: Kind[Any]) -> Topology:
 
 
 def managers_of(entries: Entries, kind: Kind[Any]) -> Managers:
-    """Return the stored entries by manager. Entries of other API versions than the kind's are dropped."""
+    """Return the stored entries by manager. Entries of other API versions than the kind's are dropped.
+
+    Versions of a custom kind have the same fields, unless a webhook converts them: their entries count as the kind's own.
+    """
     return {
-        _manager_of(entry): OwnedFields(entry.fields_v1 or {}, entry.time)
+        _manager_of(entry, kind): OwnedFields(entry.fields_v1 or {}, entry.time, _other_version(entry, kind))
         for entry in entries
-        if entry.api_version == kind.api_version
+        if entry.api_version == kind.api_version or _is_version_of(kind, entry.api_version)
     }
 
 
-def _manager_of(entry: ManagedFieldsEntry) -> Manager:
-    version = "" if entry.operation == "Apply" else entry.api_version
+def _is_version_of(kind: Kind[Any], api_version: str) -> bool:
+    return bool(kind.definition) and api_version.partition("/")[0] == kind.group
+
+
+def _other_version(entry: ManagedFieldsEntry, kind: Kind[Any]) -> str:
+    return "" if kind.conversion is None or entry.api_version == kind.api_version else entry.api_version
+
+
+def _manager_of(entry: ManagedFieldsEntry, kind: Kind[Any]) -> Manager:
+    version = "" if entry.operation == "Apply" else _other_version(entry, kind) or kind.api_version
     return Manager(entry.manager, entry.operation, version, entry.subresource)
 
 
 def entries_of(managers: Managers, kind: Kind[Any]) -> Entries:
     entries = [
-        _build_entry(manager, OwnedFields(sort_fields(owned.fields), owned.at), kind)
+        _build_entry(manager, owned._replace(fields=sort_fields(owned.fields)), kind)
         for manager, owned in managers.items()
         if owned.fields
     ]
@@ -120,7 +138,7 @@ def _build_entry(manager: Manager, owned: OwnedFields, kind: Kind[Any]) -> Manag
     return ManagedFieldsEntry(
         manager=manager.name,
         operation=manager.operation,
-        api_version=kind.api_version,
+        api_version=owned.api_version or kind.api_version,
         time=owned.at,
         fields_type="FieldsV1",
         fields_v1=owned.fields,
@@ -171,7 +189,12 @@ def managed_fields_after_create(
 
 
 def managed_fields_after_update(
-    kind: Kind[Any], new: Object, old: Object, sent: Entries | None, writer: FieldManager
+    kind: Kind[Any],
+    new: Object,
+    old: Object,
+    sent: Entries | None,
+    writer: FieldManager,
+    others: OtherVersions = _NO_OTHERS,
 ) -> Entries | None:
     """Return the entries after `new` replaces `old`; `sent` are the entries in the client's object."""
     stored = old.metadata.managed_fields
@@ -185,7 +208,14 @@ def managed_fields_after_update(
     if base == stored and not any(changed):
         return stored
     kept = Comparison(*(restrict_to_ownable(kind, each, writer.subresource) for each in changed))
-    return entries_of(_cap_managers(_transfer_ownership(managers, kept, writer.manager(kind), writer.at)), kind)
+    left = _transfer_ownership(managers, kept, writer.manager(kind), writer.at, others)
+    return entries_of(_cap_managers(left), kind)
+
+
+def compare_objects(kind: Kind[Any], old: Object, new: Object, subresource: str) -> Comparison:
+    """Return what a write of a part of an object changes, of what can be owned."""
+    changed = compare(document_of(old), document_of(new), _topology(kind))
+    return Comparison(*(restrict_to_ownable(kind, each, subresource) for each in changed))
 
 
 def restrict_to_ownable(kind: Kind[Any], fields: FieldSet, subresource: str) -> FieldSet:
@@ -218,31 +248,44 @@ def _strip_identity(fields: FieldSet) -> FieldSet:
     return kept
 
 
-def _transfer_ownership(managers: Managers, changed: Comparison, writer: Manager, now: datetime) -> Managers:
+def _transfer_ownership(
+    managers: Managers, changed: Comparison, writer: Manager, now: datetime, others: OtherVersions = _NO_OTHERS
+) -> Managers:
     """Give changed and added fields to the writer alone, and remove removed fields from all managers."""
     touched = union(changed.modified, changed.added)
-    left = remove_ownership(managers, changed)
+    left = remove_ownership(managers, changed, others=others)
     if touched:
         before = left.get(writer)
         left[writer] = OwnedFields(union(before.fields, touched) if before else touched, now)
     return left
 
 
-def remove_ownership(managers: Managers, changed: Comparison, keep: Manager | None = None) -> Managers:
+def remove_ownership(
+    managers: Managers, changed: Comparison, keep: Manager | None = None, others: OtherVersions = _NO_OTHERS
+) -> Managers:
     """Return the managers without the changed and removed fields; `keep` keeps its own."""
-    gone = union(union(changed.modified, changed.added), changed.removed)
+    gone = {version: union_all(each) for version, each in _by_version(changed, others).items()}
     left = {
-        manager: owned if manager == keep else OwnedFields(difference(owned.fields, gone), owned.at)
+        manager: owned
+        if manager == keep
+        else owned._replace(fields=difference(owned.fields, gone.get(owned.api_version, {})))
         for manager, owned in managers.items()
     }
     return {manager: owned for manager, owned in left.items() if owned.fields}
 
 
-def find_conflicts(managers: Managers, changed: Comparison, applier: Manager) -> dict[Manager, FieldSet]:
+def _by_version(changed: Comparison, others: OtherVersions) -> OtherVersions:
+    """All comparisons; that of the kind's own version under no name."""
+    return {"": changed, **others}
+
+
+def find_conflicts(
+    managers: Managers, changed: Comparison, applier: Manager, others: OtherVersions = _NO_OTHERS
+) -> dict[Manager, FieldSet]:
     """Return the fields that a change would take from each other manager, in the order of conflict messages."""
-    touched = union(changed.modified, changed.added)
+    touched = {version: union(each.modified, each.added) for version, each in _by_version(changed, others).items()}
     taken = {
-        manager: sort_fields(intersection(managers[manager].fields, touched))
+        manager: sort_fields(intersection(managers[manager].fields, touched.get(managers[manager].api_version, {})))
         for manager in sorted(managers)
         if manager != applier
     }
@@ -262,7 +305,8 @@ def _cap_managers(managers: Managers) -> Managers:
     oldest = updaters[:excess] if bucket in updaters[excess + 1 :] else updaters[: excess + 1]
     left = {manager: owned for manager, owned in managers.items() if manager not in oldest}
     merged = [managers[manager] for manager in oldest] + ([left[bucket]] if bucket in left else [])
-    return left | {bucket: OwnedFields(union_all(owned.fields for owned in merged), managers[oldest[-1]].at)}
+    last = managers[oldest[-1]]
+    return left | {bucket: last._replace(fields=union_all(owned.fields for owned in merged))}
 
 
 def union_all(sets: Iterable[FieldSet]) -> FieldSet:

@@ -17,8 +17,8 @@ from app.machinery.apply.managed_fields import (
     FieldManager,
     Manager,
     Managers,
+    OtherVersions,
     OwnedFields,
-    document_of,
     entries_of,
     find_conflicts,
     managers_of,
@@ -32,6 +32,7 @@ from app.machinery.base import Kind, Object
 from app.machinery.decoding.json_document import parse
 from app.machinery.errors import ApiError, bad_request
 from app.machinery.meta.metadata_validation import ANNOTATIONS_LIMIT
+from app.machinery.object_codec import json_document_of
 from app.machinery.shape import shape_of
 
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -47,10 +48,19 @@ class ApplyResult(NamedTuple):
 
 
 def apply(
-    kind: Kind[Any], live: Object | None, configuration: dict[str, Any], writer: FieldManager, *, force: bool
+    kind: Kind[Any],
+    live: Object | None,
+    configuration: dict[str, Any],
+    writer: FieldManager,
+    *,
+    force: bool,
+    others: OtherVersions | None = None,
 ) -> ApplyResult:
-    """Apply the configuration to the live object, None for a new one. 409 if it would change fields of other managers."""
-    return _Apply(kind, live, configuration, writer).run(force=force)
+    """Apply the configuration to the live object, None for a new one. 409 if it would change fields of other managers.
+
+    `others`: what the apply changes as it looks in other versions, for managers that own fields there.
+    """
+    return _Apply(kind, live, configuration, writer).run(force=force, others=others or {})
 
 
 def validate_configuration(kind: Kind[Any], configuration: Any) -> None:
@@ -111,7 +121,7 @@ class _Apply:
             )
         }
 
-    def run(self, *, force: bool) -> ApplyResult:
+    def run(self, *, force: bool, others: OtherVersions) -> ApplyResult:
         last = self.managers.get(self.applier)
         owned_fields = self._restrict_to_ownable(compute_applied_fields(self.configuration, self.topology))
         managers = self.managers | {self.applier: OwnedFields(owned_fields, last.at if last else None)}
@@ -120,10 +130,10 @@ class _Apply:
             document = _prune(document, last.fields, managers, self.topology)
         changed = Comparison(*map(self._restrict_to_ownable, compare(self.live, document, self.topology)))
         if not force:
-            self._refuse_conflicts(find_conflicts(managers, changed, self.applier))
+            self._refuse_conflicts(find_conflicts(managers, changed, self.applier, others))
         if last is None or document != self.live:
             managers[self.applier] = OwnedFields(owned_fields, self.writer.at)
-        entries = entries_of(remove_ownership(managers, changed, keep=self.applier), self.kind)
+        entries = entries_of(remove_ownership(managers, changed, self.applier, others), self.kind)
         return ApplyResult(self._update_last_applied(document), entries)
 
     def _restrict_to_ownable(self, fields: FieldSet) -> FieldSet:
@@ -164,7 +174,8 @@ class _Apply:
 
 def _to_document(kind: Kind[Any], live: Object) -> dict[str, Any]:
     """Return the live object as clients read it."""
-    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document_of(live)))
+    metadata = msgspec.structs.replace(live.metadata, managed_fields=None)
+    document = json_document_of(msgspec.structs.replace(live, metadata=metadata))
     return document | {"apiVersion": kind.api_version, "kind": kind.name}
 
 

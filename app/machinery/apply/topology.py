@@ -7,7 +7,7 @@ documents along it, `structured_merge` merges them. An atomic part is a leaf, wh
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -69,9 +69,14 @@ _ANY_FIELD = StructField("", ANY)
 _ZEROS: Mapping[str, Any] = {"string": "", "integer": 0, "bool": False}
 
 
-@cache
 def topology_of(type_: type) -> Topology:
-    """Return the topology of a struct."""
+    """Return the topology of a struct, or of a custom kind, whose type has a schema of its own."""
+    schema = getattr(type_, "structural_schema", None)
+    return _topology_of_struct(type_) if schema is None else cast("Topology", schema.topology)
+
+
+@cache
+def _topology_of_struct(type_: type) -> Topology:
     return _TopologyBuilder().build(shape_of(type_))
 
 

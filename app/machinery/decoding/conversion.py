@@ -93,7 +93,7 @@ class Converter:
         if not isinstance(value, dict):
             return value
         self._note_duplicates(value, path)
-        return {key: self._copy_any(each, f"{path}.{key}") for key, each in value.items()}
+        return {key: self._copy_any(each, f"{path}.{key}" if path else key) for key, each in value.items()}
 
     def _note_duplicates(self, value: dict[str, Any], path: str) -> None:
         if isinstance(value, ObjectWithDuplicates):

@@ -26,12 +26,17 @@ _STANDARD_FINALIZERS = ("kubernetes", ORPHAN, FOREGROUND)
 _DISALLOWED_OWNER = ("v1", "Event")
 
 
-def validate_metadata(meta: ObjectMeta, *, namespaced: bool, name_format: NameFormat) -> list[Cause]:
-    """Return the causes, at most `MOST_CAUSES`. A name from generateName must have been generated before."""
-    return list(islice(_find_causes(meta, namespaced, name_format), MOST_CAUSES))
+def validate_metadata(
+    meta: ObjectMeta, *, namespaced: bool, name_format: NameFormat, core_finalizers: bool = True
+) -> list[Cause]:
+    """Return the causes, at most `MOST_CAUSES`. A name from generateName must have been generated before.
+
+    `core_finalizers`: finalizers have a slash, as the core API's validation demands in addition to the common one.
+    """
+    return list(islice(_find_causes(meta, namespaced, name_format, core_finalizers), MOST_CAUSES))
 
 
-def _find_causes(meta: ObjectMeta, namespaced: bool, name_format: NameFormat) -> Iterator[Cause]:
+def _find_causes(meta: ObjectMeta, namespaced: bool, name_format: NameFormat, core_finalizers: bool) -> Iterator[Cause]:
     yield from _validate_name(meta, name_format)
     yield from _validate_namespace(meta, namespaced)
     if meta.generation < 0:
@@ -40,6 +45,8 @@ def _find_causes(meta: ObjectMeta, namespaced: bool, name_format: NameFormat) ->
     yield from validate_annotations(meta.annotations, "metadata.annotations")
     yield from _validate_owner_references(meta.owner_references)
     yield from _validate_finalizers(meta.finalizers)
+    if core_finalizers:
+        yield from _validate_core_finalizers(meta.finalizers)
     for index, entry in enumerate(meta.managed_fields or ()):
         path = f"metadata.managedFields[{index}]"
         yield from validate_manager(entry.manager, f"{path}.manager")
@@ -152,6 +159,10 @@ def _validate_finalizers(finalizers: tuple[str, ...]) -> Iterator[Cause]:
             yield invalid(path, finalizer, fault)
     if ORPHAN in finalizers and FOREGROUND in finalizers:
         yield invalid(path, finalizers, f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set")
+
+
+def _validate_core_finalizers(finalizers: tuple[str, ...]) -> Iterator[Cause]:
+    path = "metadata.finalizers"
     for index, finalizer in enumerate(finalizers):
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             text = "name is neither a standard finalizer name nor is it fully qualified"

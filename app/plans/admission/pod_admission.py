@@ -30,6 +30,7 @@ from app.plans.admission.pod_security.namespace_policy import ALL_PRIVILEGED, Na
 from app.plans.admission.policies.matching import Bound
 from app.plans.admission.review import NOTHING, Review
 from app.plans.admission.runtime_class import RuntimeClasses, apply_runtime_class
+from app.plans.admission.webhooks.matching import NO_WEBHOOKS, Webhooks
 from app.plans.plan import Update
 
 DEFAULT_ACCOUNT = "default"
@@ -41,7 +42,7 @@ Classes = Mapping[str, PriorityClass]
 class Rules(msgspec.Struct, frozen=True):
     """What new objects in one namespace are admitted by.
 
-    policies: the admission policies in force anywhere, which the registry asks.
+    policies: the admission policies in force anywhere, which the registry asks; so `webhooks`.
     refusal:  what they have said, once they were asked about what a controller would create.
     """
 
@@ -53,6 +54,7 @@ class Rules(msgspec.Struct, frozen=True):
     runtime_classes: RuntimeClasses = {}
     pod_security: NamespacePolicy = ALL_PRIVILEGED
     policies: Sequence[Bound] = ()
+    webhooks: Webhooks = NO_WEBHOOKS
     refusal: ApiError | None = None
 
 

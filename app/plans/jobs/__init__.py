@@ -1,8 +1,8 @@
 """Decisions of the Job controller and the CronJob controller.
 
 What belongs here: which pods a Job creates and deletes, what counts, back-off, podFailurePolicy, successPolicy, failed
-indexes, finalizers, status, events and TTL; dependencies, heartbeats and memory by annotations; which Jobs a CronJob creates and
-deletes; the Workload and PodGroup of a gang.
+indexes, finalizers, status, events and TTL; what is dormant; dependencies, heartbeats and memory by annotations; which Jobs a
+CronJob creates and deletes; the Workload and PodGroup of a gang.
 
 May import: `app.plans.admission`, `app.plans.plan`, `app.kinds`, `app.machinery`. Called by: `app.controllers.batch.jobs`,
 `.cronjobs`.

@@ -10,18 +10,16 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from app.kinds.batch.job import Job, is_indexed
-from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod, condition, is_ready
-from app.machinery.errors import ApiError, unprocessable
-from app.plans.admission import refusals, resource_quota
-from app.plans.admission.pod_admission import apply_defaults, check, has_defaults
+from app.plans.admission import created_pods
+from app.plans.admission.refusals import NONE, Refusal
 from app.plans.jobs.index_failure import failure_annotations, has_limit_per_index, retry_at
 from app.plans.jobs.indexes import has_valid_index, have_distinct_indexes, index_of, pending_indexes
 from app.plans.jobs.job_snapshot import JobDecision, JobSnapshot, may_run, only_replaces_failed_pods
 from app.plans.jobs.oom_memory import memory_after, with_memory
 from app.plans.jobs.pod_template import common_pod, pod_of, pod_of_index
 from app.plans.jobs.workloads import join_group
-from app.plans.plan import Names, Update, earliest
+from app.plans.plan import Names, earliest
 
 MOST_PODS = 500
 
@@ -166,52 +164,14 @@ def _create_index(job: Job, common: Pod, index: int, names: Names, predecessor: 
 
 def admit_pods(snapshot: JobSnapshot, decision: JobDecision) -> JobDecision:
     """The decision without the pods that are refused, and with the quotas that the others are charged to."""
-    rules, pods = snapshot.rules, decision.create
-    if not pods:
+    if not decision.create:
         return decision
-    try:
-        if not has_defaults(pods[0], rules):
-            apply_defaults(_without_name(pods[0]), rules)
-            pods = tuple(apply_defaults(pod, rules) for pod in pods)
-            _validate(pods[0])
-        check("pods", pods[0], rules)
-        admitted = replace(decision, create=pods)
-        return _charge_quotas(snapshot, admitted) if rules.quotas else admitted
-    except ApiError as error:
-        return _refuse_pods(snapshot, decision, 0, error)
+    admitted = created_pods.admit_pods(decision.create, snapshot.job, snapshot.rules, snapshot.now)
+    made = replace(decision, create=admitted.pods, quota_updates=admitted.quota_updates)
+    return made if admitted.refusal is NONE else _try_again(snapshot, made, admitted.refusal)
 
 
-def _validate(pod: Pod) -> None:
-    """What was valid may not be so with its defaults: a request may exceed a limit that a LimitRange sets."""
-    if causes := PODS.validate(PODS.prepare(pod)):
-        raise unprocessable(PODS.name, PODS.group, pod.metadata.name, causes)
-
-
-def _without_name(pod: Pod) -> Pod:
-    """The pod before it gets its name: Kubernetes' refusals of this stage call it by the prefix of its name."""
-    return replace(pod, metadata=replace(pod.metadata, name=""))
-
-
-def _charge_quotas(snapshot: JobSnapshot, decision: JobDecision) -> JobDecision:
-    first, wanted = decision.create[0], len(decision.create)
-    each = resource_quota.cost_of_pod(first)
-    concerns = resource_quota.matching_quotas(snapshot.rules.quotas, each)
-    resource_quota.check_specified(concerns, each, "pods", first)
-    fitting = resource_quota.count_fitting(concerns, each, wanted)
-    pairs = resource_quota.add_usage(concerns, each, fitting)
-    charged = replace(decision, quota_updates=tuple(Update(after, before) for before, after in pairs))
-    if fitting == wanted:
-        return charged
-    after = {before.metadata.uid: after for before, after in pairs}
-    full = [after.get(quota.metadata.uid, quota) for quota in concerns]
-    error = resource_quota.find_exceeded(full, each, "pods", decision.create[fitting].metadata.name)
-    return _refuse_pods(snapshot, charged, fitting, error)
-
-
-def _refuse_pods(snapshot: JobSnapshot, decision: JobDecision, admitted: int, error: ApiError | None) -> JobDecision:
-    """The decision with only so many pods, and when to try the others again."""
-    now = snapshot.now
-    refusal = refusals.record(snapshot.job, error.message if error else "", now)
-    later = decision.again_at if decision.again_at and decision.again_at > now else None
-    again_at = earliest((later, refusal.again_at))
-    return replace(decision, create=decision.create[:admitted], refusal=refusal, again_at=again_at)
+def _try_again(snapshot: JobSnapshot, decision: JobDecision, refusal: Refusal) -> JobDecision:
+    """The decision with when to try those again that were refused."""
+    later = decision.again_at if decision.again_at and decision.again_at > snapshot.now else None
+    return replace(decision, refusal=refusal, again_at=earliest((later, refusal.again_at)))

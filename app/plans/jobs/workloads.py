@@ -1,48 +1,40 @@
-"""Workloads: gang scheduling of a Job's pods, by a Workload and a PodGroup that the Job controller creates for it.
+"""Workloads: which Jobs get a Workload and a PodGroup, when these are created and resized, and which group new pods join.
 
 The Job controller calls `plan_gang` before each plan and passes the result to `app.plans.jobs.job`, which writes the objects
-before the first pods, in the same write set. What the scheduler reads of them is agreed in docs/decisions/0009.
+before the first pods, in the same write set. `workload_objects` builds them. What the scheduler reads of them is agreed in
+docs/decisions/0009.
 
-A Job gets its objects with its first plan, suspended or not, or never. Which Jobs do is Kubernetes 1.36's rule, or
-`spec.scheduling`, as in 1.37. Objects that another client created are left alone.
+A Job gets its objects with its first plan, suspended or not, or never. The rules are those of Kubernetes 1.37: where it is on,
+every Job that no other controller owns has them, and is a gang if `spec.scheduling` says so. Objects that another client created
+are left alone. Decision: docs/decisions/0040.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from enum import Enum
 
 import msgspec
 from msgspec.structs import replace
 
 from app.kinds.batch.job import Job, condition, is_finished, is_indexed
-from app.kinds.batch.job_scheduling import JobSchedulingConfiguration
 from app.kinds.pod.pod import Pod, PodSchedulingGroup
-from app.kinds.scheduling.pod_group_schema import (
-    BasicSchedulingPolicy,
-    GangSchedulingPolicy,
-    PodGroupSchedulingPolicy,
-    PodGroupSpec,
-    PodGroupTemplate,
-    PodGroupTemplateReference,
-    WorkloadPodGroupTemplateReference,
-)
-from app.kinds.scheduling.pod_group_validation import POD, POD_GROUP
+from app.kinds.scheduling.pod_group_schema import GangSchedulingPolicy, PodGroupSchedulingPolicy, PodGroupTemplate
 from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.kinds.scheduling.podgroup import PodGroup
 from app.kinds.scheduling.workload import KIND as WORKLOADS
-from app.kinds.scheduling.workload import TypedLocalObjectReference, Workload, WorkloadSpec
-from app.machinery.base import Object, ObjectMeta, OwnerReference
+from app.kinds.scheduling.workload import Workload
+from app.machinery.base import Object, OwnerReference
 from app.machinery.errors import ApiError, already_exists
-from app.machinery.feature_gates import WORKLOAD_WITH_JOB, Features
-from app.machinery.meta.owner_references import controller_reference, controller_uid
+from app.machinery.feature_gates import GENERIC_WORKLOAD, WORKLOAD_WITH_JOB, Features
+from app.machinery.meta.owner_references import controller_uid
 from app.plans.admission import refusals
 from app.plans.admission.pod_admission import Rules, admit
+from app.plans.admission.workload_admission import drop_disabled_workload_fields, with_group_priority
+from app.plans.jobs.workload_objects import build_group, build_workload, scheduling_policy
 from app.plans.plan import Action, Create, Emit, Plan, SetStatus, Update
 
 LABEL = "jobplane.dev/gang"  # of a Job or a namespace: "true" or "false"
-LONGEST_NAME = 253
-LONGEST_LABEL = 63
-_SUFFIX = "-pgt-0"
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+TEMPLATE_NAME = "scheduling.k8s.io/group-template-name"  # annotation: the template of the owner's Workload
 
 
 class Gang(msgspec.Struct, frozen=True):
@@ -64,7 +56,8 @@ NO_GANG = Gang()
 class StoredObjects(msgspec.Struct, frozen=True):
     """What exists in the Job's namespace already.
 
-    workloads: those that name the Job as their controller. groups: those made from a template of one of these.
+    workloads: those that name the Job as their controller; of a Job that is `DELEGATED`, those that name its owner.
+    groups:    those made from a template of one of these.
     exists:    whether there is an object of this resource and name, whoever created it.
     """
 
@@ -73,50 +66,100 @@ class StoredObjects(msgspec.Struct, frozen=True):
     exists: Callable[[str, str], bool] = lambda _resource, _name: False
 
 
+class Management(Enum):
+    """Which objects the Job controller creates for a Job."""
+
+    NONE = "none"
+    BOTH = "a Workload and a PodGroup"
+    DELEGATED = "a PodGroup, from a template of its owner's Workload"
+
+
 # --- which Jobs get them
 
 
 def is_on(features: Features, namespace_labels: Mapping[str, str], job_labels: Mapping[str, str]) -> bool:
-    """By the Job's label, else the namespace's, else the feature gate."""
-    for labels in (job_labels, namespace_labels):
-        if labels.get(LABEL) in ("true", "false"):
-            return labels[LABEL] == "true"
-    return WORKLOAD_WITH_JOB in features
+    """By the Job's label, else the namespace's, else WorkloadWithJob. Never where the API of these objects is off."""
+    if GENERIC_WORKLOAD not in features:
+        return False
+    label = _label_of(namespace_labels, job_labels)
+    return label == "true" if label else WORKLOAD_WITH_JOB in features
 
 
-def qualifies(job: Job) -> bool:
-    """Return whether the Job gets a Workload and a PodGroup, where this is on."""
+def _label_of(namespace_labels: Mapping[str, str], job_labels: Mapping[str, str]) -> str:
+    words = (labels.get(LABEL, "") for labels in (job_labels, namespace_labels))
+    return next((word for word in words if word in ("true", "false")), "")
+
+
+def management_of(job: Job) -> Management:
+    """What a Job gets where this is on.
+
+    A Job of a CronJob that has `spec.scheduling` counts as one without an owner: nobody else would make a group for its pods.
+    """
     if job.spec.template.spec.scheduling_group is not None:
-        return False  # another client has made a group for its pods
-    return job.spec.scheduling is not None or is_gang_by_shape(job)
+        return Management.NONE  # another client has made a group for its pods
+    owner = next((each for each in job.metadata.owner_references if each.controller), None)
+    if owner is None or (owner.kind == "CronJob" and job.spec.scheduling is not None):
+        return Management.BOTH
+    return Management.DELEGATED if TEMPLATE_NAME in job.metadata.annotations else Management.NONE
 
 
-def is_gang_by_shape(job: Job) -> bool:
-    """All of its indexes run at once, so all are scheduled at once. `spec.scheduling` goes first."""
+def is_labelled_gang(job: Job, namespace_labels: Mapping[str, str]) -> bool:
+    """The label makes a gang of a Job whose indexes all run at once. `spec.scheduling` goes first."""
     spec = job.spec
     all_at_once = spec.parallelism is not None and 1 < spec.parallelism == spec.completions
-    is_default = spec.scheduling is None and spec.template.spec.scheduling_group is None
-    return is_indexed(job) and all_at_once and is_default
+    is_labelled = _label_of(namespace_labels, job.metadata.labels) == "true"
+    return is_labelled and spec.scheduling is None and is_indexed(job) and all_at_once
 
 
 # --- decision
 
 
-def plan_gang(job: Job, pods: Sequence[Pod], stored: StoredObjects, uids: Callable[[], str]) -> Gang:
-    """For a Job that qualifies, where this is on. Without a group, if the objects are ambiguous or another client's."""
-    if job.metadata.deletion_timestamp is not None or is_finished(job):
+def plan_gang(
+    job: Job,
+    pods: Sequence[Pod],
+    stored: StoredObjects,
+    uids: Callable[[], str],
+    features: Features,
+    *,
+    is_gang: bool = False,
+) -> Gang:
+    """Where this is on. Without a group, if the objects are ambiguous. `is_gang`: so if `spec.scheduling` says nothing."""
+    management = management_of(job)
+    if management is Management.NONE or job.metadata.deletion_timestamp is not None or is_finished(job):
         return NO_GANG
-    if not stored.workloads:
-        return _create_objects(job, stored, uids) if is_new(job, pods) else NO_GANG
-    workload = stored.workloads[0]
-    if len(stored.workloads) > 1 or not _is_controlled_by(workload, job) or len(workload.spec.pod_group_templates) != 1:
+    if management is Management.DELEGATED:
+        return _plan_delegated(job, pods, stored, uids)
+    wanted = scheduling_policy(job, is_gang=is_gang)
+    workloads = [each for each in stored.workloads if _is_controlled_by(each, job)]
+    if not workloads:
+        return _create_objects(job, wanted, stored, uids, features) if is_new(job, pods) else NO_GANG
+    if len(workloads) > 1:
         return NO_GANG
-    groups = [group for group in stored.groups if workload_of(group) == workload.metadata.name]
-    if not groups:
-        return _recreate_group(job, workload, stored, uids)
-    if len(groups) > 1 or not _is_controlled_by(groups[0], job):
+    count, (workload, *_) = len(workloads[0].spec.pod_group_templates), workloads
+    if count != 1:
+        names = (
+            f"{job.metadata.namespace}/{workload.metadata.name} for job {job.metadata.namespace}/{job.metadata.name}"
+        )
+        return Gang(refused=f"workload {names} has {count} PodGroupTemplates, want exactly 1")
+    groups = [each for each in stored.groups if workload_of(each) == workload.metadata.name]
+    own = [each for each in groups if _is_controlled_by(each, job)]
+    if not own:
+        return _create_group(job, workload, workload.spec.pod_group_templates[0], stored, uids)
+    return _resize(workload, own[0], wanted) if len(own) == 1 else NO_GANG
+
+
+def _plan_delegated(job: Job, pods: Sequence[Pod], stored: StoredObjects, uids: Callable[[], str]) -> Gang:
+    """The owner's Workload is the source; without it, or without the template, the pods have no group."""
+    wanted = job.metadata.annotations[TEMPLATE_NAME]
+    workload = stored.workloads[0] if stored.workloads else None
+    templates = workload.spec.pod_group_templates if workload is not None else ()
+    template = next((each for each in templates if wanted in ("", each.name)), None)
+    if workload is None or template is None:
         return NO_GANG
-    return _resize(job, workload, groups[0])
+    own = [each for each in stored.groups if _is_controlled_by(each, job)]
+    if own:
+        return _resize_group(own[0], template.scheduling_policy)
+    return _create_group(job, workload, template, stored, uids) if is_new(job, pods) else NO_GANG
 
 
 def is_new(job: Job, pods: Sequence[Pod]) -> bool:
@@ -132,144 +175,64 @@ def _is_controlled_by(obj: Object, job: Job) -> bool:
 
 def workload_of(group: PodGroup) -> str:
     """The name of the Workload that a group was made from."""
-    reference = group.spec.pod_group_template_ref
-    return reference.workload.workload_name if reference and reference.workload else ""
+    return group.spec.workload_ref.workload_name if group.spec.workload_ref is not None else ""
 
 
-def _create_objects(job: Job, stored: StoredObjects, uids: Callable[[], str]) -> Gang:
-    workload = build_workload(job, uids())
-    group = build_group(job, workload, uids())
+def _create_objects(
+    job: Job, policy: PodGroupSchedulingPolicy, stored: StoredObjects, uids: Callable[[], str], features: Features
+) -> Gang:
+    workload = drop_disabled_workload_fields(build_workload(job, policy, uids()), None, features)
+    group = build_group(job, workload, workload.spec.pod_group_templates[0], uids())
     for kind, obj in ((WORKLOADS, workload), (POD_GROUPS, group)):
         if stored.exists(kind.resource, obj.metadata.name):
             return Gang(refused=already_exists(kind.resource, obj.metadata.name).message)
     return Gang(create=(workload, group), group=group)
 
 
-def _recreate_group(job: Job, workload: Workload, stored: StoredObjects, uids: Callable[[], str]) -> Gang:
-    """The group was deleted, while pods that name it may still be pending."""
-    group = build_group(job, workload, uids())
+def _create_group(
+    job: Job, workload: Workload, template: PodGroupTemplate, stored: StoredObjects, uids: Callable[[], str]
+) -> Gang:
+    """There is no group yet, or it was deleted while pods that name it may still be pending."""
+    group = build_group(job, workload, template, uids())
     return NO_GANG if stored.exists(POD_GROUPS.resource, group.metadata.name) else Gang(create=(group,), group=group)
 
 
-def _resize(job: Job, workload: Workload, group: PodGroup) -> Gang:
-    """`spec.scheduling` may change in one respect: how many pods must fit at once."""
-    if job.spec.scheduling is None:
-        return Gang(group=group)
-    wanted, (template,) = scheduling_policy(job), workload.spec.pod_group_templates
-    resize = []
-    if template.scheduling_policy != wanted:
-        templates = (replace(template, scheduling_policy=wanted),)
-        resize.append(Update(replace(workload, spec=replace(workload.spec, pod_group_templates=templates)), workload))
-    if group.spec.scheduling_policy != wanted:
-        generation = group.metadata.generation + 1
-        metadata, spec = replace(group.metadata, generation=generation), replace(group.spec, scheduling_policy=wanted)
-        resize.append(Update(replace(group, metadata=metadata, spec=spec), group))
-    return Gang(resize=tuple(resize), group=group)
-
-
-# --- the objects
-
-
-def build_workload(job: Job, uid: str) -> Workload:
-    meta = job.metadata
-    owners = (controller_reference("batch/v1", "Job", job.metadata),)
-    return Workload(
-        api_version=WORKLOADS.api_version,
-        kind=WORKLOADS.name,
-        metadata=ObjectMeta(name=workload_name(job), namespace=meta.namespace, uid=uid, owner_references=owners),
-        spec=WorkloadSpec(
-            controller_ref=TypedLocalObjectReference(api_group="batch", kind="Job", name=meta.name),
-            pod_group_templates=(_build_template(job),),
-        ),
-    )
-
-
-def _build_template(job: Job) -> PodGroupTemplate:
-    wanted = job.spec.scheduling or JobSchedulingConfiguration()
-    mode = wanted.disruption_mode
-    return PodGroupTemplate(
-        name=template_name(job),
-        scheduling_policy=scheduling_policy(job),
-        scheduling_constraints=wanted.scheduling_constraints,
-        resource_claims=wanted.resource_claims,
-        disruption_mode=(POD_GROUP if mode.all is not None else POD) if mode is not None else None,
-    )
-
-
-def scheduling_policy(job: Job) -> PodGroupSchedulingPolicy:
-    """All of the Job's pods at once, unless `spec.scheduling` says otherwise."""
-    most = max(job.spec.parallelism or 0, 1)
-    if job.spec.scheduling is None:
-        return PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=most))
-    policy = job.spec.scheduling.scheduling_policy
-    if policy is None or policy.gang is None:
-        return PodGroupSchedulingPolicy(basic=BasicSchedulingPolicy())
-    return PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=policy.gang.min_count or most))
-
-
-def build_group(job: Job, workload: Workload, uid: str) -> PodGroup:
+def _resize(workload: Workload, group: PodGroup, wanted: PodGroupSchedulingPolicy) -> Gang:
+    """A gang may change in one respect: how many pods must fit at once."""
     (template,) = workload.spec.pod_group_templates
-    meta = workload.metadata
-    owner = OwnerReference(api_version=WORKLOADS.api_version, kind=WORKLOADS.name, name=meta.name, uid=meta.uid)
-    source = WorkloadPodGroupTemplateReference(workload_name=meta.name, pod_group_template_name=template.name)
-    name = group_name(meta.name, template.name)
-    owners = (controller_reference("batch/v1", "Job", job.metadata), owner)
-    return PodGroup(
-        api_version=POD_GROUPS.api_version,
-        kind=POD_GROUPS.name,
-        metadata=ObjectMeta(name=name, namespace=meta.namespace, uid=uid, owner_references=owners),
-        spec=PodGroupSpec(
-            pod_group_template_ref=PodGroupTemplateReference(workload=source),
-            scheduling_policy=template.scheduling_policy,
-            scheduling_constraints=template.scheduling_constraints,
-            resource_claims=template.resource_claims,
-            disruption_mode=template.disruption_mode,
-            priority_class_name=template.priority_class_name,
-            priority=template.priority,
-        ),
-    )
+    policy, resized = _with_count(template.scheduling_policy, wanted), _resize_group(group, wanted)
+    if policy is template.scheduling_policy:
+        return resized
+    spec = replace(workload.spec, pod_group_templates=(replace(template, scheduling_policy=policy),))
+    return replace(resized, resize=(Update(replace(workload, spec=spec), workload), *resized.resize))
 
 
-def workload_name(job: Job) -> str:
-    """`<job>-<hash of its UID>`. For people: no code looks it up."""
-    digest = _hash(job.metadata.uid)
-    return f"{_truncate(job.metadata.name, LONGEST_NAME - len(digest) - 1)}-{digest}"
+def _resize_group(group: PodGroup, wanted: PodGroupSchedulingPolicy) -> Gang:
+    policy = _with_count(group.spec.scheduling_policy, wanted)
+    if policy is group.spec.scheduling_policy:
+        return Gang(group=group)
+    metadata = replace(group.metadata, generation=group.metadata.generation + 1)
+    resized = replace(group, metadata=metadata, spec=replace(group.spec, scheduling_policy=policy))
+    return Gang(resize=(Update(resized, group),), group=group)
 
 
-def template_name(job: Job) -> str:
-    """`<job>-pgt-0`, as a DNS label, which the name of a Job need not be."""
-    return job.metadata.name[: LONGEST_LABEL - len(_SUFFIX)].replace(".", "-") + _SUFFIX
-
-
-def group_name(workload: str, template: str) -> str:
-    """`<workload>-<template>-<hash of both>`; if that is too long, the Workload's name gives way."""
-    digest = _hash(workload + template)
-    room = LONGEST_NAME - len(digest) - 2
-    return f"{_truncate(workload, room - len(template))}-{template}-{digest}"
-
-
-def _truncate(name: str, length: int) -> str:
-    """A label of a DNS name must not begin or end with a dash."""
-    return name[:length].rstrip(".-")
-
-
-def _hash(text: str) -> str:
-    """FNV-1a, 32 bits, in characters that make no words."""
-    value = 0x811C9DC5
-    for byte in text.encode():
-        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(value))
+def _with_count(policy: PodGroupSchedulingPolicy, wanted: PodGroupSchedulingPolicy) -> PodGroupSchedulingPolicy:
+    """The policy itself, if it needs no other count."""
+    if policy.gang is None or wanted.gang is None or policy.gang.min_count == wanted.gang.min_count:
+        return policy
+    return replace(policy, gang=GangSchedulingPolicy(min_count=wanted.gang.min_count))
 
 
 # --- parts of a Job's plan
 
 
 def charge_quotas(job: Job, gang: Gang, rules: Rules) -> tuple[Gang, Rules]:
-    """The gang with the quotas that its new objects are charged to, or refused; and the rules, less what they take."""
-    if not gang.create or not rules.quotas:
+    """The gang with its priority and its quotas, or refused; and the rules, less what its new objects take."""
+    if not gang.create:
         return gang, rules
     charged: dict[str, Update] = {}
     try:
+        gang = _with_priority(gang, rules)
         for obj in gang.create:
             kind = WORKLOADS if isinstance(obj, Workload) else POD_GROUPS
             charged |= {each.object.metadata.uid: each for each in admit(kind.resource, obj, rules)}
@@ -278,6 +241,15 @@ def charge_quotas(job: Job, gang: Gang, rules: Rules) -> tuple[Gang, Rules]:
         # Without its group a Job that runs goes on pod by pod: what has ended must be counted.
         return (Gang(refused=error.message) if is_new(job, ()) else NO_GANG), rules
     return replace(gang, quota_updates=tuple(charged.values())), rules
+
+
+def _with_priority(gang: Gang, rules: Rules) -> Gang:
+    """The new group with the priority of its class, as if a client had created it."""
+    if gang.group is None:
+        return gang
+    group = with_group_priority(gang.group, rules.classes)
+    create = tuple(group if each is gang.group else each for each in gang.create)
+    return replace(gang, create=create, group=group)
 
 
 def _replace_quota(quota: Object, charged: Mapping[str, Update]) -> Object:

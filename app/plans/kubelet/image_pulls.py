@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=10), timedelta(minutes=5)
+NO_IMAGE = "none"  # of Jobs that `jobplane run` made without --image: a pod must name one
 HUB = "docker.io"
 LONGEST_NAME = 255  # characters, without tag and digest
 TOO_LONG = "repository name must not be more than 255 characters"

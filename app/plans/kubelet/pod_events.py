@@ -6,6 +6,7 @@ from typing import NamedTuple
 from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod
 from app.machinery.meta.owner_references import controller_uid
+from app.plans.kubelet.image_pulls import NO_IMAGE
 
 
 class Note(NamedTuple):
@@ -142,11 +143,13 @@ def unenforced(pod: Pod, name: str, fields: Sequence[str]) -> Note:
     return Note("Warning", "SecurityNotEnforced", text, path_of(pod, name), name)
 
 
-def image_not_used(pod: Pod) -> Note:
+def image_not_used(pod: Pod) -> Note | None:
     """Not in Kubernetes. One event for all pods of a Job, as they share a template, whatever nodes they are on."""
-    images = sorted({each.image for each in (*pod.spec.init_containers, *pod.spec.containers)})
+    images = sorted({each.image for each in (*pod.spec.init_containers, *pod.spec.containers)} - {NO_IMAGE})
+    if not images:
+        return None
     text = (
         f"The process runtime runs programs of the host: {', '.join(images)} is only recorded, not pulled or run. "
-        "To run images, start the node's agent with --runtime cri or docker"
+        "To run images, start the node's agent with --runtime oci, cri or docker"
     )
     return Note("Warning", "ImageNotUsed", text, once="image", owner=controller_uid(pod) or "")

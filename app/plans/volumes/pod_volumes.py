@@ -5,6 +5,7 @@ decides what the unbound claims get there. That is written together with the pod
 for a pod that then goes elsewhere.
 """
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +17,13 @@ from app.kinds.core.node import Node
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.volume import Volume
 from app.kinds.storage.persistentvolume import PersistentVolume
-from app.kinds.storage.persistentvolumeclaim import PersistentVolumeClaim, class_name, is_exclusive, requested
+from app.kinds.storage.persistentvolumeclaim import (
+    PersistentVolumeClaim,
+    class_name,
+    is_exclusive,
+    is_single_node,
+    requested,
+)
 from app.kinds.storage.storageclass import StorageClass, is_delayed
 from app.machinery.base import Object
 from app.machinery.quantity import parse
@@ -35,6 +42,9 @@ NODE_CONFLICT = "node(s) had volume node affinity conflict"
 NO_VOLUMES = "node(s) didn't find available persistent volumes to bind"
 IN_USE = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+ON_ANOTHER_NODE = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOnce access mode already in-use on another node"
 )
 _OF_POD = tuple(each.partition("{")[0] for each in (CLAIM_NOT_FOUND, CLAIM_AWAITED, CLAIM_NOT_OWNED, UNBOUND_IMMEDIATE))
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -58,10 +68,14 @@ class PodVolumes:
 
     error:     why no node will do; empty if some may.
     exclusive: UIDs of claims that one pod may have at a time (ReadWriteOncePod).
+    single_node: UIDs of claims that several nodes reach, of which one may have them at a time (ReadWriteOnce).
+    in_use_on: of each of these that is in use, names of the nodes that have it.
     """
 
     error: str = ""
     exclusive: tuple[str, ...] = ()
+    single_node: tuple[str, ...] = ()
+    in_use_on: tuple[tuple[str, ...], ...] = ()
     bound: tuple[PersistentVolume, ...] = ()
     unbound: tuple[UnboundClaim, ...] = ()
     key: bytes = b""
@@ -72,6 +86,8 @@ class PodVolumes:
             return self.error
         if not all(binding.reaches(volume, node) for volume in self.bound):
             return NODE_CONFLICT
+        if not all(node.metadata.name in names for names in self.in_use_on):
+            return ON_ANOTHER_NODE
         return "" if not self.unbound or self.choose(node) is not None else NO_VOLUMES
 
     def choose(self, node: Node, taken: Collection[str] = ()) -> Sequence[Choice] | None:
@@ -98,13 +114,19 @@ def is_pod_reason(reason: str) -> bool:
 
 @dataclass(frozen=True)
 class Storage:
-    """What is stored, for `resolve`. `volumes`: those that a claim may get. `users`: UIDs of pods with a claim on nodes."""
+    """What is stored, for `resolve`.
+
+    volumes: those that a claim may get.
+    users:   UIDs of the pods that use a claim.
+    nodes:   nodes of these pods, in order.
+    """
 
     claim: Callable[[str, str], PersistentVolumeClaim | None]
     volume: Callable[[str], PersistentVolume | None]
     volumes: Callable[[PersistentVolumeClaim], Iterable[PersistentVolume]]
     storage_class: Callable[[str], StorageClass | None]
     users: Callable[[str, str], Collection[str]]
+    nodes: Callable[[str, str], tuple[str, ...]]
 
 
 def has_claims(pod: Pod) -> bool:
@@ -150,15 +172,18 @@ def _failed(error: str) -> PodVolumes:
 def _resolve(pod: Pod, claims: tuple[PersistentVolumeClaim, ...], storage: Storage) -> PodVolumes:
     bound: list[PersistentVolume] = []
     unbound: list[UnboundClaim] = []
+    nodes: dict[str, tuple[str, ...]] = {}  # that have a claim of one node, by its UID
     for claim in claims:
-        is_single = is_exclusive(claim)
-        if is_single and set(storage.users(claim.metadata.namespace, claim.metadata.name)) - {pod.metadata.uid}:
+        key = (claim.metadata.namespace, claim.metadata.name)
+        if is_exclusive(claim) and set(storage.users(*key)) - {pod.metadata.uid}:
             return _failed(IN_USE)
         if binding.is_bound(claim):
             volume = storage.volume(claim.spec.volume_name)
             if volume is None:
                 return _failed(CLAIM_LOST.format(claim.metadata.name, claim.spec.volume_name))
             bound.append(volume)
+            if is_single_node(claim) and _moves(volume):
+                nodes[claim.metadata.uid] = storage.nodes(*key)
             continue
         storage_class = storage.storage_class(class_name(claim))
         if claim.spec.volume_name or storage_class is None or not is_delayed(storage_class):
@@ -168,17 +193,26 @@ def _resolve(pod: Pod, claims: tuple[PersistentVolumeClaim, ...], storage: Stora
         unbound.append(UnboundClaim(claim, volumes, makes))
     unbound.sort(key=lambda each: (parse(requested(each.claim)), each.claim.metadata.name))
     exclusive = tuple(each.metadata.uid for each in claims if is_exclusive(each))
-    return PodVolumes("", exclusive, tuple(bound), tuple(unbound), _key(exclusive, bound, unbound))
+    found = PodVolumes("", exclusive, tuple(nodes), tuple(filter(None, nodes.values())), tuple(bound), tuple(unbound))
+    return dataclasses.replace(found, key=_key(found))
 
 
-def _key(exclusive: Sequence[str], bound: Sequence[PersistentVolume], unbound: Sequence[UnboundClaim]) -> bytes:
+def _moves(volume: PersistentVolume) -> bool:
+    """Whether Kubernetes would attach it to a node: hostPath and nfs volumes are not attached; a local one stays where it is."""
+    return volume.spec.csi is not None and volume.spec.node_affinity is None
+
+
+def _key(volumes: PodVolumes) -> bytes:
     """Pods share a class if the same nodes reach their volumes; while claims are unbound, with those of the same claims.
 
     Versions are part of it, as what is decided is written in the place of these.
     """
-    where = [each.spec.node_affinity for each in bound if each.spec.node_affinity is not None]
-    waiting = [(_version(each.claim), _version(each.storage_class), *map(_version, each.volumes)) for each in unbound]
-    return _encode((where, waiting, exclusive)) if where or waiting or exclusive else b""
+    where = [each.spec.node_affinity for each in volumes.bound if each.spec.node_affinity is not None]
+    waiting = [
+        (_version(each.claim), _version(each.storage_class), *map(_version, each.volumes)) for each in volumes.unbound
+    ]
+    parts = (where, waiting, volumes.exclusive, volumes.single_node, volumes.in_use_on)
+    return _encode(parts) if any(parts) else b""
 
 
 def _version(obj: Object | None) -> str:

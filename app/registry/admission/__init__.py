@@ -2,7 +2,8 @@
 
 What belongs here: `admission` (defaults, LimitRanges, ResourceQuotas, Pod Security), `policy_review` (ValidatingAdmissionPolicies
 in force), `policy_evaluator` with `policy_process` (CEL, in a process of its own), `policy_cache` (this process's copy of the
-kinds that are rules), `namespace_pods` (pods that a stricter level would refuse), `requester` (who asks).
+kinds that are rules), `namespace_pods` (pods that a stricter level would refuse), `requester` (who asks),
+`attributes` (what is written), `webhook_review` (admission webhooks).
 What is decided lies in `app.plans.admission`.
 
 May import: `app.registry`, `app.store`, `app.plans`, `app.kinds`, `app.machinery`.

@@ -7,13 +7,17 @@ quota's revision as its precondition: that makes it exact. `NamespaceLocks` only
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
+from app.kinds.admission.mutating_webhook_configuration import KIND as MUTATING
 from app.kinds.admission.validating_admission_policy import KIND as POLICIES
 from app.kinds.admission.validating_admission_policy_binding import KIND as BINDINGS
+from app.kinds.admission.validating_webhook_configuration import KIND as VALIDATING
 from app.kinds.core.limitrange import KIND as LIMIT_RANGES
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.core.resourcequota import KIND as QUOTAS
@@ -21,7 +25,7 @@ from app.kinds.core.runtimeclass import KIND as RUNTIME_CLASSES
 from app.kinds.core.serviceaccount import KIND as ACCOUNTS
 from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
 from app.kinds.storage.storageclass import KIND as STORAGE_CLASSES
-from app.machinery.base import Object
+from app.machinery.base import Kind, Object
 from app.machinery.errors import ApiError
 from app.plans.admission.pod_admission import Rules
 from app.plans.admission.pod_security.namespace_policy import (
@@ -30,20 +34,27 @@ from app.plans.admission.pod_security.namespace_policy import (
     NamespacePolicy,
     PodSecurityConfiguration,
 )
-from app.plans.admission.policies.matching import Bound, in_force
-from app.plans.admission.review import NOTHING, Review
+from app.plans.admission.policies.matching import Bound, could_match, in_force
+from app.plans.admission.review import NOTHING, Review, merge
+from app.plans.admission.webhooks.matching import NO_WEBHOOKS, NONE, Relevant, Webhooks
+from app.registry.admission.attributes import Attributes
 from app.registry.admission.policy_cache import PolicyCache
-from app.registry.admission.policy_review import PolicyReviewer, PolicyWrite
+from app.registry.admission.policy_review import PolicyReviewer
 from app.registry.admission.requester import REQUESTER
+from app.registry.admission.webhook_review import Mutated, WebhookReviewer
+from app.registry.kind_table import KindCache
+from app.registry.webhook_calls.service_resolver import ServiceResolver
+from app.registry.webhook_calls.webhook_client import WebhookClient
 from app.store import Key, Mirror, Store
 
 _LISTED = frozenset(
     kind.resource for kind in (QUOTAS, LIMIT_RANGES, ACCOUNTS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES)
 )
 _POLICIES = frozenset({POLICIES.resource, BINDINGS.resource})
-RULES = _LISTED | _POLICIES | {NAMESPACES.resource}
-_BEHIND_SECONDS = 1.0
+_WEBHOOKS = frozenset({MUTATING.resource, VALIDATING.resource})
+RULES = _LISTED | _POLICIES | _WEBHOOKS | {NAMESPACES.resource}
 TOO_MANY = 429
+T = TypeVar("T")
 _by_name = attrgetter("metadata.name")
 
 
@@ -56,6 +67,7 @@ class RuleCache:
         self._unlabelled = pod_security.default
         self._pod_security: dict[str, NamespacePolicy] = {}  # of namespaces that differ from the others
         self.policies: tuple[Bound, ...] = self._bind_policies()
+        self.webhooks = self._list_webhooks()
         self._objects: dict[str, defaultdict[str, dict[str, Any]]] = {kind: defaultdict(dict) for kind in _LISTED}
         for kind in RULES.intersection(mirror.kinds):
             for each in mirror.all(kind):
@@ -71,6 +83,9 @@ class RuleCache:
         if key.kind in _POLICIES:
             self.policies = self._bind_policies()
             return
+        if key.kind in _WEBHOOKS:
+            self.webhooks = self._list_webhooks()
+            return
         there = self._objects[key.kind]
         if now is not None:
             there[key.namespace][key.name] = now
@@ -84,6 +99,12 @@ class RuleCache:
             return ()
         policies, bindings = (cast("Any", self.mirror.all(kind.resource)) for kind in (POLICIES, BINDINGS))
         return in_force(policies, bindings)
+
+    def _list_webhooks(self) -> Webhooks:
+        if not _WEBHOOKS.issubset(self.mirror.kinds):
+            return NO_WEBHOOKS
+        mutating, validating = (cast("Any", self.mirror.all(kind.resource)) for kind in (MUTATING, VALIDATING))
+        return Webhooks(mutating, validating)
 
     def _note_policy(self, namespace: str, now: Object | None) -> None:
         policy = self._unlabelled if now is None else self._configuration.policy_of(namespace, now.metadata.labels)
@@ -102,6 +123,7 @@ class RuleCache:
             runtime_classes=self._objects[RUNTIME_CLASSES.resource].get("", {}),
             pod_security=self._pod_security.get(namespace, self._unlabelled),
             policies=self.policies,
+            webhooks=self.webhooks,
         )
 
     def _listed(self, kind: str, namespace: str) -> list[Any]:
@@ -124,14 +146,19 @@ class NamespaceLocks:
 
 
 class Admission:
-    """The rules for one process's creates."""
+    """The rules for one process's creates, and the policies and webhooks for all that its clients write."""
 
-    def __init__(self, store: Store, policy: PolicyCache, pod_security: PodSecurityConfiguration) -> None:
+    def __init__(
+        self, store: Store, policy: PolicyCache, pod_security: PodSecurityConfiguration, kinds: KindCache
+    ) -> None:
         self._store = store
         self._policy = policy
         self._pod_security = pod_security
+        self._kinds = kinds
         self._book: RuleCache | None = None
         self.reviewer = PolicyReviewer(store)
+        self.resolver = ServiceResolver(store)
+        self.webhooks = WebhookReviewer(WebhookClient(self.resolver), self.reviewer.evaluator)
         self.locks = NamespaceLocks()
 
     async def rules(self, namespace: str) -> Rules:
@@ -143,11 +170,65 @@ class Admission:
             self._book = RuleCache(mirror, self._pod_security)
         return self._book
 
-    async def review(self, write: PolicyWrite) -> Review:
-        """Return what the admission policies say of a client's write. Raises their refusal; never by rules that are stale."""
+    # --- policies and webhooks
+
+    async def relevant_webhooks(self, kind: Kind, operation: str, subresource: str = "") -> Relevant:
+        """Return the webhooks that are about a resource."""
+        webhooks = (await self._rule_cache()).webhooks
+        if not webhooks:
+            return NONE
+        table = await self._kinds.table()
+        return webhooks.relevant(kind, operation, subresource, table.versions, table.generation)
+
+    async def judges(self, kind: Kind, operation: str) -> bool:
+        """Return whether a policy or a webhook is about what is done to a resource."""
         book = await self._rule_cache()
-        if not book.policies:
+        found = await self.relevant_webhooks(kind, operation)
+        return bool(found.mutating or found.validating) or could_match(book.policies, kind, operation, "")
+
+    async def mutate(self, write: Attributes) -> Mutated:
+        """Return the object as the mutating webhooks want it. Raises their refusal; never by rules that are stale."""
+        book = await self._rule_cache()
+        if not book.webhooks:
+            return Mutated(write.new, NOTHING)
+        return await self._with_newest_webhooks(book, partial(self._mutate, write))
+
+    async def _mutate(self, write: Attributes) -> Mutated:
+        found = await self.relevant_webhooks(write.kind, write.operation, write.subresource)
+        if not found.mutating:
+            return Mutated(write.new, NOTHING)
+        mirror = (await self._rule_cache()).mirror
+        return await self.webhooks.mutate(found.mutating, mirror, write, REQUESTER.get())
+
+    async def _with_newest_webhooks(self, book: RuleCache, call: Callable[[], Awaitable[T]]) -> T:
+        """The result of a call. If it is refused, and the webhooks were others by then, it is made once more."""
+        before = book.webhooks
+        try:
+            return await call()
+        except ApiError as error:
+            if error.code == TOO_MANY:
+                raise
+            await self.catch_up()
+            if (await self._rule_cache()).webhooks is before:
+                raise
+        return await call()
+
+    async def review(self, write: Attributes) -> Review:
+        """Return what policies and validating webhooks say of a client's write. Raises their refusal; never by stale rules."""
+        book = await self._rule_cache()
+        policies = await self._review_by_policies(book, write) if book.policies else NOTHING
+        if not book.webhooks:
+            return policies
+        return merge((policies, await self._with_newest_webhooks(book, partial(self._validate, write))))
+
+    async def _validate(self, write: Attributes) -> Review:
+        found = await self.relevant_webhooks(write.kind, write.operation, write.subresource)
+        if not found.validating:
             return NOTHING
+        mirror = (await self._rule_cache()).mirror
+        return await self.webhooks.validate(found.validating, mirror, write, REQUESTER.get())
+
+    async def _review_by_policies(self, book: RuleCache, write: Attributes) -> Review:
         try:
             return await self._review(book, write)
         except ApiError as error:
@@ -156,7 +237,7 @@ class Admission:
         await self.catch_up()
         return await self._review(await self._rule_cache(), write)
 
-    async def _review(self, book: RuleCache, write: PolicyWrite) -> Review:
+    async def _review(self, book: RuleCache, write: Attributes) -> Review:
         return await self.reviewer.review(book.policies, book.mirror, write, REQUESTER.get())
 
     def lock(self, namespace: str, rules: Rules) -> AbstractAsyncContextManager[object]:
@@ -165,8 +246,4 @@ class Admission:
 
     async def catch_up(self, revision: int | None = None) -> None:
         """Until the rules are as new as the store, or as this revision. No refusal may come from rules that are stale."""
-        try:
-            async with asyncio.timeout(_BEHIND_SECONDS):
-                await self._store.feed.reach(revision or await self._store.revision())
-        except TimeoutError:
-            pass
+        await self._policy.catch_up(revision)

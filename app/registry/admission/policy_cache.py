@@ -24,6 +24,8 @@ POLICY = frozenset(
         "clusterrolebindings.rbac.authorization.k8s.io",
         "validatingadmissionpolicies.admissionregistration.k8s.io",
         "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
     }
 )
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 import msgspec
 
 from app.kinds.admission.policy_schema import ValidatingAdmissionPolicySpec
+from app.machinery.custom.rules import Rule
 from app.machinery.errors import ApiError
 from app.plans.admission.policies.evaluation import Findings
 from app.registry.admission.policy_process import Ask, Batch, read_frame, write_frame
@@ -27,6 +28,7 @@ _THREAD = ThreadPoolExecutor(1, "admission-policies")
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(list[Findings | None])
 Specs = Mapping[str, ValidatingAdmissionPolicySpec]
+Rules = Mapping[str, tuple[Rule, ...]]
 
 
 class _Ended(Exception):
@@ -46,6 +48,17 @@ class PolicyEvaluator:
         self, specs: Specs, batch: Sequence[Mapping[str, object]], asks: Sequence[Ask]
     ) -> list[Findings]:
         """Return what each policy says. 429 if too many wait before."""
+        return await self._wait(specs, batch, asks)
+
+    async def evaluate_rules(
+        self, rules: Rules, batch: Sequence[Mapping[str, object]], asks: Sequence[Ask]
+    ) -> list[Findings]:
+        """Return which rules of schemas fail. 429 if too many wait before."""
+        return await self._wait(rules, batch, asks)
+
+    async def _wait(
+        self, specs: Specs | Rules, batch: Sequence[Mapping[str, object]], asks: Sequence[Ask]
+    ) -> list[Findings]:
         if self._waiting >= MOST_WAITING:
             why = "too many objects wait for admission policies, please try again later"
             raise ApiError(429, "TooManyRequests", why, retryAfterSeconds=1)
@@ -55,25 +68,31 @@ class PolicyEvaluator:
         finally:
             self._waiting -= 1
 
-    def _evaluate(self, specs: Specs, documents: Sequence[Mapping[str, object]], asks: Sequence[Ask]) -> list[Findings]:
+    def _evaluate(
+        self, specs: Specs | Rules, documents: Sequence[Mapping[str, object]], asks: Sequence[Ask]
+    ) -> list[Findings]:
         try:
             return self._exchange(specs, documents, asks)
         except _Ended:
             return [self._evaluate_alone(specs, documents, ask) for ask in asks]
 
-    def _evaluate_alone(self, specs: Specs, documents: Sequence[Mapping[str, object]], ask: Ask) -> Findings:
+    def _evaluate_alone(self, specs: Specs | Rules, documents: Sequence[Mapping[str, object]], ask: Ask) -> Findings:
         try:
             alone = msgspec.structs.replace(ask, documents=0)
             return self._exchange(specs, [documents[ask.documents]], [alone])[0]
         except _Ended:
             return Findings(error=OUT_OF_BUDGET)
 
-    def _exchange(self, specs: Specs, documents: Sequence[Mapping[str, object]], asks: Sequence[Ask]) -> list[Findings]:
+    def _exchange(
+        self, specs: Specs | Rules, documents: Sequence[Mapping[str, object]], asks: Sequence[Ask]
+    ) -> list[Findings]:
         """Send a batch and read the answer. Raises _Ended."""
         while True:
             process = self._running()
             new = {ask.policy: specs[ask.policy] for ask in asks if ask.policy not in self._known}
-            answer = self._send(process, _encoder.encode(Batch(new, tuple(documents), tuple(asks))))
+            policies = {key: each for key, each in new.items() if not isinstance(each, tuple)}
+            rules = {key: each for key, each in new.items() if isinstance(each, tuple)}
+            answer = self._send(process, _encoder.encode(Batch(policies, rules, tuple(documents), tuple(asks))))
             self._known |= new.keys()
             found = _decoder.decode(answer)
             if None not in found:

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 import msgspec
 
 from app.kinds.admission.policy_schema import ValidatingAdmissionPolicySpec
+from app.machinery.custom import rules
+from app.machinery.custom.rules import Rule
 from app.plans.admission.policies.evaluation import Findings, evaluate
 
 CPU_SECONDS = 0.5  # of one policy for one object
@@ -30,13 +32,15 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What to evaluate together. `policies`: those that this process has not been told of, by key."""
+    """What to evaluate together. `policies`: those that this process has not been told of, by key; `rules`: so of schemas."""
 
     policies: Mapping[str, ValidatingAdmissionPolicySpec]
+    rules: Mapping[str, tuple[Rule, ...]]
     documents: tuple[Mapping[str, Any], ...]
     asks: tuple[Ask, ...]
 
 
+Known = ValidatingAdmissionPolicySpec | tuple[Rule, ...]
 _decoder = msgspec.json.Decoder(Batch)
 _encoder = msgspec.json.Encoder()
 
@@ -63,25 +67,26 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    known: dict[str, ValidatingAdmissionPolicySpec] = {}
+    known: dict[str, Known] = {}
     while (frame := read_frame(sys.stdin.buffer)) is not None:
         batch = _decoder.decode(frame)
         if len(known) > MOST_POLICIES:
             known.clear()
         known |= batch.policies
+        known |= batch.rules
         write_frame(sys.stdout.buffer, _encoder.encode([_answer(known, batch, ask) for ask in batch.asks]))
 
 
-def _answer(known: Mapping[str, ValidatingAdmissionPolicySpec], batch: Batch, ask: Ask) -> Findings | None:
+def _answer(known: Mapping[str, Known], batch: Batch, ask: Ask) -> Findings | None:
     """Return the findings; None if the policy is not known here any more."""
     spec = known.get(ask.policy)
     if spec is None:
         return None
-    inputs = (
-        {"params": ask.params, **batch.documents[ask.documents]} if spec.param_kind else batch.documents[ask.documents]
-    )
+    inputs = batch.documents[ask.documents]
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
     try:
-        return evaluate(spec, inputs)
+        if isinstance(spec, tuple):
+            return Findings(rules=tuple(rules.evaluate(spec, inputs)))
+        return evaluate(spec, {"params": ask.params, **inputs} if spec.param_kind else inputs)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -5,7 +5,6 @@ the resource, nothing here runs. Objects that differ only in what no policy look
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
 from uuid import uuid4
 
 import msgspec
@@ -14,32 +13,16 @@ from app.kinds.admission.policy_schema import ParamRef
 from app.kinds.core.configmap import KIND as CONFIG_MAPS
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.core.namespace import Namespace
-from app.machinery.base import Kind, Object
 from app.plans.admission.policies.evaluation import Findings
-from app.plans.admission.policies.matching import Bound, Target, could_match, matching
+from app.plans.admission.policies.matching import Bound, could_match, matching
 from app.plans.admission.policies.outcome import Said, conclude
 from app.plans.admission.review import NOTHING, Review
+from app.registry.admission.attributes import Attributes, namespace_of, target_of
 from app.registry.admission.policy_evaluator import PolicyEvaluator
 from app.registry.admission.policy_process import Ask
 from app.registry.admission.requester import Requester, user_info
 from app.registry.codec import body_of, key_of
-from app.store import Key, Mirror, Store
-
-
-class PolicyWrite(NamedTuple):
-    """A write to be reviewed. `new` None: a deletion. `old` None: a creation."""
-
-    kind: Kind
-    namespace: str
-    name: str
-    new: Object | None = None
-    old: Object | None = None
-    subresource: str = ""
-    dry_run: bool = False
-
-    @property
-    def operation(self) -> str:
-        return "DELETE" if self.new is None else "CREATE" if self.old is None else "UPDATE"
+from app.store import Mirror, Store
 
 
 class PolicyReviewer:
@@ -47,16 +30,16 @@ class PolicyReviewer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._evaluator = PolicyEvaluator()
+        self.evaluator = PolicyEvaluator()
 
     async def review(
-        self, bound: Sequence[Bound], mirror: Mirror, write: PolicyWrite, requester: Requester | None
+        self, bound: Sequence[Bound], mirror: Mirror, write: Attributes, requester: Requester | None
     ) -> Review:
         """Return what the policies say of a write. Raises their refusal."""
         if not could_match(bound, write.kind, write.operation, write.subresource):
             return NOTHING
-        around = cast("Namespace | None", mirror.get(Key(NAMESPACES.resource, "", write.namespace)))
-        target = _target_of(write, around)
+        around = namespace_of(write, mirror)
+        target = target_of(write, around)
         applying = matching(bound, target)
         if not applying:
             return NOTHING
@@ -64,7 +47,7 @@ class PolicyReviewer:
         return conclude(target, await self._evaluate(applying, write, documents))
 
     async def _evaluate(
-        self, applying: Sequence[Bound], write: PolicyWrite, documents: Mapping[str, object]
+        self, applying: Sequence[Bound], write: Attributes, documents: Mapping[str, object]
     ) -> list[Said]:
         asks: list[Ask] = []
         said: list[Said] = []
@@ -78,7 +61,7 @@ class PolicyReviewer:
             asks.append(Ask(bound.key, 0, params))
             asked.append(bound)
         specs = {bound.key: bound.policy.spec for bound in asked}
-        found = await self._evaluator.evaluate(specs, [documents], asks) if asks else []
+        found = await self.evaluator.evaluate(specs, [documents], asks) if asks else []
         answered = [Said(bound, each) for bound, each in zip(asked, found, strict=True)]
         order = {id(bound): place for place, bound in enumerate(applying)}
         return sorted((*said, *answered), key=lambda each: order[id(each.bound)])
@@ -96,17 +79,7 @@ def _without_params(bound: Bound, ref: ParamRef) -> list[Said]:
     return [Said(bound, Findings(error=why))]
 
 
-def _target_of(write: PolicyWrite, around: Namespace | None) -> Target:
-    objects = [each for each in (write.new, write.old) if each is not None]
-    if write.kind is NAMESPACES:
-        labels: Mapping[str, str] | None = objects[0].metadata.labels
-    else:
-        labels = (around.metadata.labels if around else {}) if write.kind.namespaced else None
-    label_sets = [each.metadata.labels for each in objects]
-    return Target(write.kind, write.operation, write.namespace, write.name, write.subresource, label_sets, labels)
-
-
-def _documents(write: PolicyWrite, around: Namespace | None, requester: Requester | None) -> dict[str, object]:
+def _documents(write: Attributes, around: Namespace | None, requester: Requester | None) -> dict[str, object]:
     kind = write.kind
     request: dict[str, object] = {
         "uid": str(uuid4()),

@@ -11,6 +11,7 @@ from app.kinds.auth.cluster_role import AggregationRule, ClusterRole
 from app.kinds.auth.cluster_role_binding import ClusterRoleBinding
 from app.kinds.auth.rbac import GROUP, USER_GROUP, PolicyRule, RoleRef, Subject
 from app.machinery.base import LabelSelector, Object, ObjectMeta
+from app.machinery.feature_gates import DEFAULTS, GENERIC_WORKLOAD, Features
 from app.plans.admission.rbac import EVERYTHING, rules_of
 
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
@@ -23,17 +24,18 @@ _HEALTH = ("/healthz", "/livez", "/readyz")
 _STREAMS = ("pods/attach", "pods/exec", "pods/portforward", "pods/proxy")
 
 
-def objects() -> list[Object]:
+def objects(features: Features = DEFAULTS) -> list[Object]:
     """All of them; the rules of those that collect others are filled in."""
-    roles = {role.metadata.name: role for role in (*_plain_roles(), *_collecting_roles())}
+    roles = {role.metadata.name: role for role in (*_plain_roles(features), *_collecting_roles())}
     return [*(replace(role, rules=rules_of(role, roles)) for role in roles.values()), *_bindings()]
 
 
-def _plain_roles() -> Iterable[ClusterRole]:
+def _plain_roles(features: Features) -> Iterable[ClusterRole]:
+    has_groups = GENERIC_WORKLOAD in features
     yield _role("cluster-admin", EVERYTHING)
     yield _role("system:aggregate-to-admin", _ADMIN, to="admin")
-    yield _role("system:aggregate-to-edit", _EDIT, to="edit")
-    yield _role("system:aggregate-to-view", _VIEW, to="view")
+    yield _role("system:aggregate-to-edit", [*_EDIT, *(_EDIT_GROUPS if has_groups else ())], to="edit")
+    yield _role("system:aggregate-to-view", [*_VIEW, *(_VIEW_GROUPS if has_groups else ())], to="view")
     yield _role("system:basic-user", _ABOUT_ONESELF)
     yield _role(
         "system:discovery",
@@ -82,19 +84,15 @@ _ADMIN = [
     _rule(("create",), "authorization.k8s.io", "localsubjectaccessreviews"),
     _rule((*_WRITE, *_READ), GROUP, "rolebindings", "roles"),
 ]
-_APPS = (
-    "daemonsets",
-    "deployments",
-    "replicasets",
-    "statefulsets",
-)  # of which there are none: `app.api.resources.unsupported_kinds`
+_ABSENT = ("daemonsets", "statefulsets")  # of which there are none: `app.api.resources.unsupported_kinds`
+_APPS = (*_ABSENT, "deployments", "deployments/scale", "replicasets", "replicasets/scale")
 _EDIT = [
-    _rule(_READ, "", *_STREAMS, "secrets"),
+    _rule(_READ, "", *_STREAMS, "secrets", "services/proxy"),
     _rule(("impersonate",), "", "serviceaccounts"),
     _rule(_WRITE, "", "pods", *_STREAMS),
     _rule(("create",), "", "pods/eviction"),
     _rule(_WRITE, "", "configmaps", "events", "persistentvolumeclaims", "secrets", "serviceaccounts", "services"),
-    _rule(_WRITE, "", "replicationcontrollers"),
+    _rule(_WRITE, "", "replicationcontrollers", "services/proxy"),
     _rule(_WRITE, "apps", *_APPS),
     _rule(_WRITE, "networking.k8s.io", "ingresses"),
     _rule(("create",), "", "serviceaccounts/token"),
@@ -108,13 +106,15 @@ _VIEW = [
     _rule(_READ, "", "bindings", "events", "limitranges", "namespaces/status", "pods/log", "pods/status"),
     _rule(_READ, "", "resourcequotas", "resourcequotas/status"),
     _rule(_READ, "", "namespaces", "replicationcontrollers"),
-    _rule(_READ, "apps", *_APPS),
+    _rule(_READ, "apps", *_APPS, "deployments/status", "replicasets/status"),
     _rule(_READ, "networking.k8s.io", "ingresses"),
     _rule(_READ, "batch", "cronjobs", "cronjobs/status", "jobs", "jobs/status"),
     _rule(_READ, "metrics.k8s.io", "nodes", "pods"),
     _rule(_READ, "jobplane.dev", "localqueues", "localqueues/status"),
     _rule(_READ, "history.jobplane.dev", "jobs"),
 ]
+_EDIT_GROUPS = [_rule(_WRITE, "scheduling.k8s.io", "podgroups", "workloads")]
+_VIEW_GROUPS = [_rule(_READ, "scheduling.k8s.io", "podgroups", "podgroups/status", "workloads")]
 _ABOUT_ONESELF = [
     _rule(("create",), "authorization.k8s.io", "selfsubjectaccessreviews", "selfsubjectrulesreviews"),
     _rule(("create",), "authentication.k8s.io", "selfsubjectreviews"),

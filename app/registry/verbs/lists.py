@@ -5,8 +5,8 @@ compaction has forgotten it.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from app.machinery.base import Kind
 from app.registry.registry import Registry
@@ -27,7 +27,8 @@ class Scope:
     """Which objects: a kind, perhaps one namespace, and selectors.
 
     `node` and `name` are what selectors demand of spec.nodeName and metadata.name, so that an index may help; `matches`
-    is whatever else they demand.
+    is whatever else they demand. `labels` and `fields`: some of what `matches` demands, by which the database finds them, or
+    leaves out most others.
     """
 
     kind: Kind
@@ -35,6 +36,8 @@ class Scope:
     name: str | None = None
     node: str | None = None
     matches: Callable[[Key, SelectorIndex], bool] | None = None
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_selective(self) -> bool:
@@ -52,6 +55,8 @@ class Scope:
             limit=limit,
             at=at,
             with_selector_index=self.matches is not None,
+            labels=self.labels if self.matches is not None else {},
+            fields=self.fields if self.matches is not None else {},
             size=size,
         )
 

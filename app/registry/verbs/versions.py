@@ -3,22 +3,24 @@
 Called by `objects`, which commits them.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from secrets import choice
-from typing import Any, cast
 
 import msgspec
 
 from app.machinery import errors
 from app.machinery.apply.managed_fields import (
     FieldManager,
+    OtherVersions,
     is_same,
     managed_fields_after_create,
     managed_fields_after_update,
     with_entries,
 )
 from app.machinery.base import Kind, Object, ObjectMeta
+from app.machinery.custom.custom_object import with_status_of
 from app.machinery.errors import Cause
 from app.machinery.meta.metadata_validation import validate_metadata, validate_metadata_update
 from app.plans.admission.pod_admission import NO_RULES, Rules
@@ -33,7 +35,7 @@ class UpdateOptions:
     """Whether an edit is of the status, who is on record for it, which object it is for, and whether it is only for show.
 
     A `uid` that is not the object's is a conflict. One that the edit itself would set is a change that is not allowed.
-    `size` is of what was sent, in bytes.
+    `size` is of what was sent, in bytes. `before_change` is called with the version that is about to be edited.
     """
 
     status: bool = False
@@ -41,6 +43,7 @@ class UpdateOptions:
     uid: str = ""
     dry_run: bool = False
     size: int = 0
+    before_change: Callable[[Object], Awaitable[None]] | None = None
 
 
 USUAL_OPTIONS = UpdateOptions()
@@ -52,18 +55,27 @@ def random_name(prefix: str) -> str:
 
 
 def new(
-    kind: Kind, namespace: str, obj: Object, now: datetime, rules: Rules = NO_RULES, by: FieldManager | None = None
+    kind: Kind,
+    namespace: str,
+    obj: Object,
+    now: datetime,
+    rules: Rules = NO_RULES,
+    by: FieldManager | None = None,
+    sent: Object | None = None,
 ) -> Object:
-    """The object as it will be stored, or a 422 with every cause."""
+    """The object as it will be stored, or a 422 with every cause.
+
+    `sent`: what its client is on record for, if webhooks have changed that since.
+    """
     if obj.metadata.resource_version:
         raise errors.bad_request("resourceVersion should not be set on objects to be created")
     _check_namespace(kind, namespace, obj.metadata)
     strategy = strategy_of(kind)
     given, obj = obj, strategy.admit(obj, namespace, rules)
-    sent = obj.metadata
+    meta = obj.metadata
     metadata = msgspec.structs.replace(
-        sent,
-        name=sent.name or (random_name(sent.generate_name) if sent.generate_name else ""),
+        meta,
+        name=meta.name or (random_name(meta.generate_name) if meta.generate_name else ""),
         namespace=namespace if kind.namespaced else "",
         uid=new_uid(),
         creation_timestamp=now,
@@ -76,10 +88,9 @@ def new(
     drafted = kind.prepare(msgspec.structs.replace(obj, metadata=metadata))
     made: Object = kind.on_create(drafted, now)
     if by is not None:
-        own = strategy.client_fields(kind, drafted, given)
-        made = with_entries(made, managed_fields_after_create(kind, own, given.metadata.managed_fields, by))
-    causes = validate_metadata(made.metadata, namespaced=kind.namespaced, name_format=kind.name_format)
-    _refuse(kind, made, causes + kind.validate(made))
+        own = strategy.client_fields(kind, kind.prepare(sent) if sent is not None else drafted, sent or given)
+        made = with_entries(made, managed_fields_after_create(kind, own, (sent or given).metadata.managed_fields, by))
+    check_valid(kind, made)
     return made
 
 
@@ -104,26 +115,26 @@ def check_identity(kind: Kind, sent: Object, old: Object) -> None:
         raise errors.conflict(kind.resource, old.metadata.name)
 
 
-def revise(kind: Kind, sent: Object, old: Object, options: UpdateOptions) -> Object:
-    """The next version of `old`, or a 422 with every cause."""
+def revise(
+    kind: Kind, sent: Object, old: Object, options: UpdateOptions, others: OtherVersions | None = None
+) -> Object:
+    """The next version of `old`, or a 422 with every cause. `others`: the change as it looks in other versions."""
     entries = sent.metadata.managed_fields
-    meta = _next_metadata(sent.metadata, old.metadata)
+    meta = next_metadata(sent.metadata, old.metadata)
     sent = kind.prepare(msgspec.structs.replace(sent, metadata=meta))
     made: Object = kind.on_status(_next_status(sent, old), old) if options.status else kind.on_update(sent, old)
     if options.by is not None:
         touched = made if options.status else _without_status(kind, sent, old)
-        entries = managed_fields_after_update(kind, touched, old, entries, options.by)
+        entries = managed_fields_after_update(kind, touched, old, entries, options.by, others or {})
         made = made if made == old and is_same(entries, old.metadata.managed_fields) else with_entries(made, entries)
-    causes = validate_metadata(made.metadata, namespaced=kind.namespaced, name_format=kind.name_format)
+    causes = _validate_metadata(kind, made.metadata)
     causes += validate_metadata_update(made.metadata, old.metadata)
-    causes += (
-        kind.validate_status(made, old) if options.status else kind.validate(made) + kind.validate_update(made, old)
-    )
+    causes += kind.validate_status(made, old) if options.status else kind.validate_next(made, old)
     _refuse(kind, made, causes)
     return made
 
 
-def _next_metadata(sent: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
+def next_metadata(sent: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
     """Restore what the server owns, and fill in the parts of the identity that the client left out."""
     return msgspec.structs.replace(
         sent,
@@ -144,12 +155,23 @@ def _next_metadata(sent: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
 def _next_status(sent: Object, old: Object) -> Object:
     """A status write keeps labels and annotations, and everything else as it was."""
     meta = msgspec.structs.replace(old.metadata, labels=sent.metadata.labels, annotations=sent.metadata.annotations)
-    return msgspec.structs.replace(old, metadata=meta, status=cast("Any", sent).status)  # only kinds with one come here
+    return with_status_of(msgspec.structs.replace(old, metadata=meta), sent)  # only kinds with one come here
 
 
 def _without_status(kind: Kind, sent: Object, old: Object) -> Object:
     """Return what was sent, but for a status that an update does not touch."""
-    return msgspec.structs.replace(sent, status=cast("Any", old).status) if kind.has_status else sent
+    return with_status_of(sent, old) if kind.has_status else sent
+
+
+def check_valid(kind: Kind, made: Object) -> None:
+    """Raise the 422 if a new object is invalid."""
+    _refuse(kind, made, _validate_metadata(kind, made.metadata) + kind.validate(made))
+
+
+def _validate_metadata(kind: Kind, meta: ObjectMeta) -> list[Cause]:
+    return validate_metadata(
+        meta, namespaced=kind.namespaced, name_format=kind.name_format, core_finalizers=kind.core_finalizers
+    )
 
 
 def _refuse(kind: Kind, obj: Object, causes: list[Cause]) -> None:

@@ -78,7 +78,8 @@ class Watch:
 
     async def _from_history(self, upper: int) -> Sequence[Change]:
         try:
-            return await self.registry.store.history_of(self.scope.kind.resource, self.revision, upper, REPLAYED)
+            kind, node = self.scope.kind.resource, self.scope.node
+            return await self.registry.store.history_of(kind, self.revision, upper, REPLAYED, node)
         except Compacted as error:
             raise gone(str(error)) from error
 

@@ -8,9 +8,9 @@ import asyncio
 import ctypes
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
@@ -89,6 +89,20 @@ def enter(namespace: int) -> None:
     if _LIBC.setns(namespace, _CLONE_NEWNET):
         number = ctypes.get_errno()
         raise Unsupported(f"the agent may not enter the networks of its pods: {os.strerror(number)}")
+
+
+@contextmanager
+def visit(namespace: int) -> Iterator[None]:
+    """Meanwhile this thread is in a network namespace. If it cannot come back, nothing else may use it. Raises Unsupported."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        enter(namespace)
+        try:
+            yield
+        finally:
+            enter(home)
+    finally:
+        os.close(home)
 
 
 def _call_inside(namespace: str, call: Callable[[], T]) -> T:

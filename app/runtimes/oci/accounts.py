@@ -7,10 +7,11 @@ import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-LIMIT = 1 << 20  # bytes of such a file
+LIMIT, MOST = 1 << 20, 16  # bytes of such a file; images whose files are remembered
 
 
 class Account(NamedTuple):
@@ -28,9 +29,11 @@ class Accounts(NamedTuple):
     group: str = ""
 
 
-def read(layers: Sequence[Path]) -> Accounts:
-    """`layers`: folders, lowest first."""
-    return Accounts(_read(layers, "passwd"), _read(layers, "group"))
+@lru_cache(maxsize=MOST)
+def read(store: Path, layers: tuple[str, ...]) -> Accounts:
+    """`layers`: their names, lowest first, which say all that is in them."""
+    folders = [store / each / "fs" for each in layers]
+    return Accounts(_read(folders, "passwd"), _read(folders, "group"))
 
 
 def find(accounts: Accounts, name: str) -> Account:

@@ -23,7 +23,7 @@ CAPABILITIES = (
     *("SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
 )
 ALL, UNCONFINED_DEVICES, RAW_SOCKETS = "ALL", "MKNOD", "NET_RAW"
-SHM, SHM_SIZE = "/dev/shm", "65536k"  # noqa: S108 - the container's own
+SHM, SHM_SIZE = "/dev/shm", "65536k"  # noqa: S108 - the container's
 _KINDS = {"net": "network"}  # as OCI calls what the kernel calls otherwise
 _TERMINAL_GROUP = 5  # that of terminals, on every Linux
 
@@ -36,6 +36,7 @@ class Surroundings:
     holder:    process whose namespaces its pod shares.
     cgroups:   folders of its cgroups, by what their hierarchy is called; version 2 has no name.
     bound:     capabilities that the agent may give.
+    shm:       where shared memory of its pod is mounted; None: it has its own.
     has_network: the holder has a network of its own.
     is_mapped: in a user namespace; `has_groups`: which has more than one group.
     """
@@ -45,6 +46,7 @@ class Surroundings:
     holder: int
     cgroups: Mapping[str, Path]
     bound: Sequence[str]
+    shm: Path | None = None
     has_network: bool = False
     is_mapped: bool = False
     has_groups: bool = True
@@ -141,13 +143,18 @@ def _system_mounts(spec: ContainerSpec, around: Surroundings) -> list[dict[str, 
         ("sysfs", "sysfs", usual) if around.has_network or not around.is_mapped else ("bind", "/sys", ["rbind", *usual])
     )
     terminals = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", *group]
+    memory = (
+        _mount(SHM, "bind", str(around.shm), ["bind", *usual])
+        if around.shm
+        else _mount(SHM, "tmpfs", "shm", [*usual, "mode=1777", f"size={SHM_SIZE}"])
+    )
     found = [
         _mount("/proc", "proc", "proc", usual)
         if not around.pod.host_pid
         else _mount("/proc", "bind", "/proc", ["rbind"]),
         _mount("/dev", "tmpfs", "tmpfs", ["nosuid", "strictatime", "mode=755", "size=65536k"]),
         _mount("/dev/pts", "devpts", "devpts", terminals),
-        _mount(SHM, "tmpfs", "shm", [*usual, "mode=1777", f"size={SHM_SIZE}"]),
+        memory,
         _mount("/sys", *sysfs[:2], [*sysfs[2], kept]),
     ]
     if not around.pod.host_ipc:

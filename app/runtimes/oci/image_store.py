@@ -2,43 +2,36 @@
 
     index.json       images by id, and the names that stand for them; replaced as a whole
     blobs/           parts of images by digest, as they were pulled
-    layers/<name>/   an unpacked layer, named by the start of its digest: `fs` is what overlayfs stacks, `size` its bytes
+    layers/          what was unpacked of them (`layers`)
 
-A layer that several images share is pulled, unpacked and stored once. It is renamed into its place when it is whole and on disk,
-and an image is in the index only when all its layers are: whatever is killed, what is in the index can be run.
+A layer that several images share is pulled, unpacked and stored once, while it comes. It has its place when it is whole and on
+disk, and an image is in the index only when all its layers are: whatever is killed, what is in the index can be run.
 """
 
 import asyncio
 import os
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from weakref import WeakValueDictionary
 
 import msgspec
 
 from app.plans.kubelet import image_pulls
 from app.runtimes.base import Image, Login, PullError
 from app.runtimes.linux import folder_removal
-from app.runtimes.oci import skopeo
+from app.runtimes.oci import layers, skopeo
+from app.runtimes.oci.layers import Layers
 from app.runtimes.oci.skopeo import Manifest, Source
 from app.runtimes.oci.user_namespace import UserNamespace
 from app.runtimes.process import files
 
-UNPACK = Path(__file__).with_name("unpack.py")
-SHORT = 24  # hexadecimal digits of a layer's name: overlayfs takes a page of names, which must hold 127
-AT_ONCE = os.cpu_count() or 1  # layers that are unpacked
-NO_IMAGE = "none"  # of Jobs that were made by `jobplane run` without --image
 _NO_IMAGE_ADVICE = (
     "the Job names no image, and this node runs images: pass --image, or use a node that runs programs of the machine "
     "(--runtime process)"
 )
 _UNREACHABLE = ("no such host", "i/o timeout", "dial tcp", "network is unreachable", "no route to host")
-LOOK = 0.02  # seconds between looks for a layer that is being pulled
-EMPTY = "empty"  # the layer of an image that has none
 
 
 class ImageConfig(msgspec.Struct, frozen=True, rename="pascal", omit_defaults=True):
@@ -95,12 +88,12 @@ class ImageStore:
         self.root, self._namespace = root.resolve(), namespace
         self._lock = files.lock(self.root)
         self.layers, self._blobs = self.root / "layers", self.root / "blobs"
-        for folder in (self.root, self.layers, self._blobs, self.layers / EMPTY, self.layers / EMPTY / "fs"):
-            folder.mkdir(mode=0o755 if folder.is_relative_to(self.layers / EMPTY) else 0o700, exist_ok=True)
+        empty = self.layers / layers.EMPTY
+        for folder in (self.root, self.layers, self._blobs, empty, empty / "fs"):
+            folder.mkdir(mode=0o755 if folder.is_relative_to(empty) else 0o700, exist_ok=True)
         self._index, self._writing = self._load(), asyncio.Lock()
-        self._unpacking = asyncio.Semaphore(AT_ONCE)
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._pinned: Counter[str] = Counter()  # layers of pulls that go on
+        self._unpacked = Layers(self.layers, namespace)
+        self._pulls = 0  # that go on
         leftovers = [*self.root.glob(".pull-*"), *self.layers.glob(".new-*"), *self.layers.glob(".gone-*")]
         if leftovers:  # of an agent that was killed
             asyncio.get_running_loop().run_in_executor(None, folder_removal.remove, leftovers, namespace.inside)
@@ -127,7 +120,7 @@ class ImageStore:
 
     async def pull(self, name: str, login: Login | None) -> str:
         """Its id. Raises PullError."""
-        if name == NO_IMAGE:
+        if name == image_pulls.NO_IMAGE:
             raise PullError(f'failed to pull image "{name}": {_NO_IMAGE_ADVICE}')
         try:
             full = image_pulls.full_name(name)
@@ -157,57 +150,53 @@ class ImageStore:
             index.names = {name: id_ for name, id_ in index.names.items() if id_ != image_id}
 
         await self._change(forget)
-        await asyncio.to_thread(self._sweep)
+        await self._sweep()
 
     async def _fetch(self, found: Manifest, login: Login | None) -> None:
-        early = asyncio.create_task(self._unpack_early(found, login))
+        pinned: Counter[str] = Counter()
+        self._pulls += 1
         try:
-            await self._copy_and_unpack(found, login)
+            with tempfile.TemporaryDirectory(dir=self.root, prefix=".pull-") as folder:
+                await self._copy(found, login, Path(folder), pinned)
+                manifest, document = await asyncio.to_thread(self._read_layout, Path(folder))
+            await self._unpack(found, manifest, document, pinned)
         finally:
+            self._pulls -= 1
+            self._unpacked.unpin(pinned.elements())
+
+    async def _copy(self, found: Manifest, login: Login | None, folder: Path, pinned: Counter[str]) -> None:
+        """Layers are unpacked while they come."""
+        over = asyncio.Event()
+        early = asyncio.create_task(self._unpacked.unpack_what_comes(folder, over, pinned))
+        try:
+            await skopeo.copy(found.source, login, self._blobs, folder)
+        except BaseException:
             early.cancel()
+            raise
+        finally:
+            over.set()
             await asyncio.gather(early, return_exceptions=True)
 
-    async def _copy_and_unpack(self, found: Manifest, login: Login | None) -> None:
-        with tempfile.TemporaryDirectory(dir=self.root, prefix=".pull-") as folder:
-            layout = Path(folder)
-            await skopeo.copy(found.source, login, self._blobs, layout)
-            manifest, document = await asyncio.to_thread(self._read_layout, layout)
+    async def _unpack(
+        self, found: Manifest, manifest: _LayoutManifest, document: _Document, pinned: Counter[str]
+    ) -> None:
+        """What was not unpacked already."""
         pairs = [*zip(document.rootfs.diff_ids, (part.digest for part in manifest.layers), strict=False)]
         if len(pairs) != len(manifest.layers):
             raise PullError("the image's document names other layers than its manifest")
-        names = tuple(_short(diff_id) for diff_id, _ in pairs)
-        self._pinned.update(names)
-        try:
-            sizes = await asyncio.gather(*(self._unpack(diff_id, blob) for diff_id, blob in dict(pairs).items()))
-            image = StoredImage(
-                found.image_id,
-                sum(sizes),
-                names or (EMPTY,),
-                tuple(blob for _, blob in pairs),
-                document.config or ImageConfig(),
-            )
-            await self._change(lambda index: index.images.update({image.id: image}))
-        finally:
-            self._pinned.subtract(names)
-
-    async def _unpack_early(self, found: Manifest, login: Login | None) -> None:
-        """Unpack each layer as soon as it is there, while others come. What goes wrong is told once all have come."""
-        if not found.source.registry or len(found.layers) < 2:
-            return
-        with suppress(PullError, ValueError):
-            document = msgspec.json.decode(await skopeo.document(found, login), type=_Document)
-            pairs = dict(zip(document.rootfs.diff_ids, found.layers, strict=True))
-            names = [_short(diff_id) for diff_id in pairs]
-            self._pinned.update(names)
-            try:
-                await asyncio.gather(*(self._unpack_when_there(*pair) for pair in pairs.items()))
-            finally:
-                self._pinned.subtract(names)
-
-    async def _unpack_when_there(self, diff_id: str, blob: str) -> None:
-        while not self._blob(blob).exists():  # noqa: ASYNC110 - skopeo renames it into its place, and tells nobody
-            await asyncio.sleep(LOOK)
-        await self._unpack(diff_id, blob)
+        names = tuple(layers.short(diff_id) for diff_id, _ in pairs)
+        self._unpacked.pin(names)
+        pinned.update(names)
+        unpack = self._unpacked.unpack
+        sizes = await asyncio.gather(*(unpack(diff_id, self._blob(blob)) for diff_id, blob in dict(pairs).items()))
+        image = StoredImage(
+            found.image_id,
+            sum(sizes),
+            names or (layers.EMPTY,),
+            tuple(blob for _, blob in pairs),
+            document.config or ImageConfig(),
+        )
+        await self._change(lambda index: index.images.update({image.id: image}))
 
     def _read_layout(self, folder: Path) -> tuple[_LayoutManifest, _Document]:
         try:
@@ -220,66 +209,18 @@ class ImageStore:
             self._blob(digest).unlink(missing_ok=True)
         return manifest, document
 
-    async def _unpack(self, diff_id: str, blob: str) -> int:
-        """Once; its bytes. Raises PullError."""
-        lock = self._locks.setdefault(diff_id, asyncio.Lock())
-        async with lock:
-            place = self.layers / _short(diff_id)
-            with suppress(OSError, ValueError):
-                return int((place / "size").read_text(encoding="ascii"))
-            async with self._unpacking:
-                return await self._unpack_to(place, diff_id, blob)
-
-    async def _unpack_to(self, place: Path, diff_id: str, blob: str) -> int:
-        made = Path(tempfile.mkdtemp(dir=self.layers, prefix=".new-"))
-        try:
-            (made / "fs").mkdir()
-            process = await asyncio.create_subprocess_exec(
-                *self._namespace.inside,
-                sys.executable,
-                "-IS",
-                str(UNPACK),
-                str(made / "fs"),
-                str(self._blob(blob)),
-                diff_id,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-            )
-            try:
-                out, err = await process.communicate()
-            except asyncio.CancelledError:
-                process.kill()
-                await process.wait()
-                raise
-            if process.returncode:
-                self._blob(blob).unlink(missing_ok=True)  # the next pull fetches it again
-                raise PullError(f"failed to unpack layer {blob}: {err.decode(errors='replace').strip()[-500:]}")
-            (made / "size").write_bytes(out)
-            made.chmod(0o755)
-            made.rename(place)
-            return int(out)
-        finally:
-            if made.exists():
-                await asyncio.to_thread(folder_removal.remove, [made], self._namespace.inside)
-
     def _blob(self, digest: str) -> Path:
         return self._blobs.joinpath(*digest.split(":", 1))
 
-    def _sweep(self) -> None:
+    async def _sweep(self) -> None:
         """Delete layers and blobs that no image has, and no pull is about to need."""
-        images = self._index.images.values()
-        layers = {layer for image in images for layer in image.layers} | {EMPTY} | {*+self._pinned}
-        gone = [each for each in self.layers.iterdir() if each.name not in layers and not each.name.startswith(".")]
-        for index, folder in enumerate(gone):  # out of the way at once: half of it must not be taken for the layer
-            gone[index] = folder.rename(Path(tempfile.mkdtemp(dir=self.layers, prefix=".gone-")) / "layer").parent
-        if gone:
-            folder_removal.remove(gone, self._namespace.inside)
-        if not +self._pinned:
+        images = [*self._index.images.values()]
+        if not self._pulls:
             blobs = {blob.partition(":")[2] for image in images for blob in image.blobs}
             for file in self._blobs.glob("*/*"):
                 if file.name not in blobs:
                     file.unlink(missing_ok=True)
+        await self._unpacked.sweep({layer for image in images for layer in image.layers})
 
     def _load(self) -> _Index:
         try:
@@ -309,11 +250,3 @@ def _advice(trouble: str) -> str:
     if any(each in trouble for each in _UNREACHABLE):
         return ". The registry cannot be reached: set a mirror in /etc/containers/registries.conf, or use --runtime process"
     return ""
-
-
-def _short(diff_id: str) -> str:
-    """Raises PullError."""
-    kind, _, digits = diff_id.partition(":")
-    if kind != "sha256" or len(digits) != 64 or not digits.isalnum():
-        raise PullError(f'the image names a layer "{diff_id}", which is no sha256 digest')
-    return digits[:SHORT]

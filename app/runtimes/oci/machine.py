@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from app.runtimes.base import UnfitMachineError
 from app.runtimes.linux import folder_removal
 from app.runtimes.oci import user_namespace
 from app.runtimes.oci.user_namespace import UserNamespace
@@ -26,18 +27,18 @@ Obstacle = Callable[[Path], str]
 
 
 def check_programs() -> None:
-    """Raises RuntimeError."""
+    """Raises UnfitMachineError."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         packages = " ".join(dict.fromkeys(PROGRAMS[name] for name in missing))
-        raise RuntimeError(f"the oci runtime needs {', '.join(missing)}: apt-get install {packages}")
+        raise UnfitMachineError(f"the oci runtime needs {', '.join(missing)}: apt-get install {packages}")
 
 
 def find_obstacle(folder: Path) -> str:
     """Return why this machine, or the disk of a folder, cannot have containers; empty if they can be had. The folder is made."""
     try:
         check_programs()
-        check_path(folder.resolve())
+        check_place(folder.resolve())
         namespace = user_namespace.find()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as place:
@@ -56,12 +57,28 @@ def _try_overlay(place: Path, namespace: UserNamespace) -> str:
     return f"overlayfs does not work in {place.parent}: {tried.stderr.strip()}" if tried.returncode else ""
 
 
-def check_path(path: Path) -> None:
-    """Raises RuntimeError."""
+def check_place(path: Path) -> None:
+    """Whether containers or images can be kept there; it need not exist. Raises UnfitMachineError, OSError."""
     if _IMPOSSIBLE & set(str(path)):
-        raise RuntimeError(
+        raise UnfitMachineError(
             f"the oci runtime cannot keep containers in {path}: choose a folder without spaces, commas and colons"
         )
+    if find_file_system(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace"), path) == "overlay":
+        raise UnfitMachineError(
+            f"{path} is itself on overlayfs, as folders in a container are, and overlayfs cannot stack on that: "
+            "mount a volume of the machine (docker run -v) and choose a --data-dir on it, or use --runtime process"
+        )
+
+
+def find_file_system(mounts: str, path: Path) -> str:
+    """The kind of file system that a path is on, or would be. `mounts`: as in /proc/PID/mountinfo; later ones cover others."""
+    found, longest = "", -1
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        at = before.split()[4]
+        if len(at) >= longest and path.is_relative_to(at):
+            found, longest = after.split()[0], len(at)
+    return found
 
 
 def bounding_set(status: str) -> Sequence[str]:

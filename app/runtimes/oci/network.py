@@ -7,10 +7,12 @@ removed, whatever was killed. A link is named by the pod's address, so the kerne
 Only ports of the node that lead to pods are rules of the firewall, which `host_ports` writes.
 """
 
+import asyncio
 import os
 import secrets
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network
@@ -35,6 +37,10 @@ class PodLinks:
         self.cidr: IPv4Network | None = None
         self._taken: set[IPv4Address] = set()
         self._last = 0
+        self._thread = ThreadPoolExecutor(max_workers=1)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False)
 
     async def use(self, cidr: str) -> None:
         """Give pods addresses of it from now on. Raises OSError, Unsupported."""
@@ -58,7 +64,7 @@ class PodLinks:
             self._taken.add(address)
             attach = partial(_attach, holder, address, gateway_of(self.cidr), has_ports=has_ports)
             try:
-                await network_namespaces.call_in_thread(attach)
+                await self._call(attach)
             except FileExistsError:  # of a pod that is about to end
                 self._taken.discard(address)
             except BaseException:
@@ -67,6 +73,17 @@ class PodLinks:
             else:
                 return str(address)
         raise CreateError(f"no address is left in {self.cidr}")
+
+    async def _call(self, attach: Callable[[], None]) -> None:
+        """One after the other: whoever changes links while another does waits for him, some of it in a loop in the kernel."""
+        thread = self._thread
+        try:
+            await asyncio.get_running_loop().run_in_executor(thread, attach)
+        except BaseException:  # it may not have come back from the pod's network
+            if self._thread is thread:
+                self._thread = ThreadPoolExecutor(max_workers=1)
+            thread.shutdown(wait=False)
+            raise
 
     def take(self, address: str) -> None:
         """It is a pod's already. Fine if it is empty."""
@@ -106,7 +123,7 @@ def _prepare(label: str, network: IPv4Network) -> None:
 
 
 def _attach(holder: int, address: IPv4Address, gateway: IPv4Address, *, has_ports: bool) -> None:
-    """In a thread of its own, which ends in the pod's network. Raises OSError."""
+    """In a thread, which visits the pod's network. Raises OSError, Unsupported."""
     name = f"{LINKS}{int(address):08x}"
     namespace = os.open(f"/proc/{holder}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -120,9 +137,13 @@ def _attach(holder: int, address: IPv4Address, gateway: IPv4Address, *, has_port
             if has_ports:
                 (own / "route_localnet").write_text("1")  # for calls of 127.0.0.1 on the node
             kernel.set_neighbour_route(address, link_index(name), gateway)
-        network_namespaces.enter(namespace)
+        with network_namespaces.visit(namespace):
+            _set_up_inside(address, gateway)
     finally:
         os.close(namespace)
+
+
+def _set_up_inside(address: IPv4Address, gateway: IPv4Address) -> None:
     with Netlink() as kernel:
         kernel.set_up(LOOPBACK)
         index = link_index(LINK)

@@ -30,16 +30,18 @@ from app.runtimes.base import (
     StartError,
 )
 from app.runtimes.engine.errors import NOT_STARTED
+from app.runtimes.linux import cgroups as cgroup
 from app.runtimes.linux import network_namespaces
 from app.runtimes.linux.cgroups import Cgroups
 from app.runtimes.linux.process_table import Identity
 from app.runtimes.oci import accounts as oci_accounts
-from app.runtimes.oci import cdi, commands, machine, seccomp, user_namespace
+from app.runtimes.oci import cdi, commands, forks, machine, seccomp, user_namespace
 from app.runtimes.oci import config as oci_config
 from app.runtimes.oci import container as oci_container
 from app.runtimes.oci.accounts import Account
 from app.runtimes.oci.config import Surroundings
 from app.runtimes.oci.container import OciContainer
+from app.runtimes.oci.forks import ForkServer
 from app.runtimes.oci.image_store import ImageStore, StoredImage
 from app.runtimes.oci.sandboxes import Sandboxes, SandboxRecord
 from app.runtimes.oci.written import WrittenSizes
@@ -53,8 +55,9 @@ from app.runtimes.process.shim_runtime import ShimRuntime
 VERSION = "1.0"
 CRUN_SCRIPT = Path(__file__).with_name("crun.sh")
 PROFILE = "jobplane.dev/seccomp-profile"  # annotation with its digest
-STARTS_WITHIN, NOT_YET = 60.0, 0.003  # seconds for crun, and between looks
-PATIENCE = int(STARTS_WITHIN / NOT_YET)
+STARTS_WITHIN = 60.0  # seconds for crun
+AT_BEST, NOT_YET, AT_MOST = 0.01, 0.004, 0.02  # seconds until the first look, and between others, which are
+SLOWER = 1.4  # times as many each time
 WRITABLE = 0o666  # by any user of the container, in a folder that is the agent's alone
 
 
@@ -68,13 +71,17 @@ class OciRuntime(ShimRuntime):
 
     def __init__(self, root: Path, images: Path, *, cgroups: Cgroups | None = None, refuses_limits: str = "") -> None:
         machine.check_programs()
-        machine.check_path(root.resolve())
+        self._program = process_launch.program("crun")
+        for place in (root, images):
+            machine.check_place(place.resolve())
         self._namespace = user_namespace.find()
         super().__init__(root, cgroups, self._namespace.inside)
         images.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._images = ImageStore(images, self._namespace)
-        self._sandboxes = Sandboxes(self._root, self._namespace)
+        self._forks = ForkServer()
+        self._sandboxes = Sandboxes(self._root, self._namespace, self._forks)
         self._filters = seccomp.Filters()
+        self._compiling: dict[ContainerKey, str] = {}  # digests of profiles that crun compiles for containers
         self._written = WrittenSizes()
         self._refuses_limits = refuses_limits
         self._bound = machine.bounding_set(Path("/proc/self/status").read_text(encoding="ascii"))
@@ -139,12 +146,22 @@ class OciRuntime(ShimRuntime):
         container = self._running(key)
         if not oci_container.init_pid(container.folder):
             raise StartError("the container is not running")
-        script = ["/bin/sh", str(CRUN_SCRIPT), str(container.folder.path), "", "", ""]
-        crun = [*self._entered(key.pod_uid), *script, *self._crun(container.folder)]
+        crun = [
+            *self._entered(key.pod_uid),
+            "/bin/sh",
+            str(CRUN_SCRIPT),
+            str(container.folder.path),
+            *self._crun(container.folder),
+        ]
         cgroups = [str(each) for each in container.cgroups]
         command = commands.start(container.folder, crun, argv, cgroups, tty=tty)
         container.commands.add(command)
         command.when_ended = lambda: container.commands.discard(command)
+        try:
+            await command.take_terminal()
+        except BaseException:
+            await command.close()
+            raise
         return command
 
     async def usage(self) -> Sequence[ContainerUsage]:
@@ -155,6 +172,7 @@ class OciRuntime(ShimRuntime):
 
     async def close(self) -> None:
         await super().close()
+        await self._forks.close()
         self._sandboxes.close()
         self._images.close()
 
@@ -165,20 +183,16 @@ class OciRuntime(ShimRuntime):
             raise StartError(f'pod "{spec.key.pod_uid}" has no sandbox')
 
     async def _await_start(self, container: ProcessContainer) -> None:
-        for _ in range(PATIENCE):
-            if container.ended.is_set():
-                if container.status.reason == "StartError":
-                    raise StartError(container.status.message, container.status.exit_code or NOT_STARTED)
+        folder, pause, latest = container.folder, AT_BEST, self._loop.time() + STARTS_WITHIN
+        profile = self._compiling.pop(folder.key, "")
+        while not await container.ends(pause) and self._loop.time() < latest:
+            if oci_container.init_pid(folder):
+                if profile:
+                    self._filters.keep(profile, folder.path / "crun" / oci_container.ID / seccomp.FILTER)
                 return
-            if oci_container.init_pid(container.folder):
-                self._keep_filter(container.folder)
-                return
-            await container.ends(NOT_YET)
-
-    def _keep_filter(self, folder: Folder) -> None:
-        digest = folder.read_record().get(PROFILE)
-        if digest and not self._filters.knows(digest):
-            self._filters.keep(digest, folder.path / "crun" / oci_container.ID / seccomp.FILTER)
+            pause = NOT_YET if pause == AT_BEST else min(pause * SLOWER, AT_MOST)
+        if container.ended.is_set() and container.status.reason == "StartError":
+            raise StartError(container.status.message, container.status.exit_code or NOT_STARTED)
 
     def _resolve(self, folder: Folder, spec: ContainerSpec) -> Launch:
         image, sandbox = self._images.find(spec.image), self._sandboxes.find(spec.key.pod_uid)
@@ -186,15 +200,16 @@ class OciRuntime(ShimRuntime):
             raise StartError("the image or the sandbox has just gone")
         cgroups = self._cgroups.make(spec.key, spec.limits) if self._cgroups else []
         found = self._configure(folder, spec, image, sandbox, cgroups)
+        path = str(folder.path)
         for name in ("rootfs", "upper", "work", "crun"):
-            (folder.path / name).mkdir(mode=0o755)
+            os.mkdir(f"{path}/{name}", 0o755)
         folder.write("config.json", msgspec.json.encode(found))
         account = found["process"]["user"]
         return Launch(
-            command=self._command(folder, spec.key.pod_uid, image),
+            command=self._run(folder, tty=spec.tty),
             env={"PATH": os.environ.get("PATH", process_launch.PATH)},
             working_dir="/",
-            keeps=process_launch.keeps(spec),
+            keeps="console" if spec.tty else process_launch.keeps(spec),
             cgroups=cgroups,
             # crun gives them to the container's user, whose files an agent that is not root cannot read otherwise.
             owner=None if self._namespace.unshare else (account["uid"], account["gid"]),
@@ -217,6 +232,7 @@ class OciRuntime(ShimRuntime):
             holder=sandbox.holder.pid,
             cgroups=self._cgroups.names(cgroups) if self._cgroups else {},
             bound=self._bound,
+            shm=self._sandboxes.find_shm(spec.key.pod_uid),
             has_network=bool(sandbox.ip),
             is_mapped=bool(self._namespace.unshare),
             has_groups=self._namespace.has_users,
@@ -226,11 +242,10 @@ class OciRuntime(ShimRuntime):
             cdi.apply(found, cdi.edits(cdi.read(), spec.devices))
         profile = _profile(spec)
         if profile is not None:
-            capabilities = found["process"]["capabilities"]["bounding"]
-            resolved = seccomp.resolve(seccomp.read(profile), capabilities)
             is_default = spec.security.seccomp in ("", seccomp.RUNTIME_DEFAULT)
-            found["linux"]["seccomp"] = seccomp.tighten(resolved, capabilities) if is_default else resolved
-            digest, compiled = self._filters.find(found["linux"]["seccomp"])
+            capabilities = found["process"]["capabilities"]["bounding"]
+            found["linux"]["seccomp"], digest = seccomp.rules(profile, capabilities, is_default=is_default)
+            compiled = self._filters.find(digest)
             found["annotations"] = {PROFILE: digest, **({seccomp.ANNOTATION: compiled} if compiled else {})}
             if compiled:
                 found["linux"]["seccomp"] = (
@@ -240,7 +255,7 @@ class OciRuntime(ShimRuntime):
 
     def _account(self, spec: ContainerSpec, image: StoredImage) -> Account:
         """Raises StartError."""
-        accounts = oci_accounts.read([self._images.layers / layer / "fs" for layer in image.layers])
+        accounts = oci_accounts.read(self._images.layers, image.layers)
         wanted = spec.security
         try:
             account = oci_accounts.find(accounts, image.config.user if wanted.user is None else str(wanted.user))
@@ -254,13 +269,36 @@ class OciRuntime(ShimRuntime):
             )
         return Account(account.user, group, groups if self._namespace.has_users else ())
 
-    def _command(self, folder: Folder, pod_uid: str, image: StoredImage) -> list[str]:
-        lower = ":".join(f"{layer}/fs" for layer in reversed(image.layers))
-        options = "nodev,userxattr" if self._namespace.unshare else "nodev"
-        script = ["/bin/sh", str(CRUN_SCRIPT), str(folder.path), str(self._images.layers), lower, options]
+    async def _spawn(self, folder: Folder, spec: ContainerSpec, launch: Launch) -> tuple[Identity, int]:
+        """By the fork server, in place of a shell and what it would start."""
+        pod, image = self._pods.get(spec.key.pod_uid), self._images.find(spec.image)
+        if image is None:
+            raise StartError("the image has just gone")
+        namespaces = self._sandboxes.namespaces(spec.key.pod_uid)
+        shm = self._sandboxes.shm_to_take(spec.key.pod_uid)
+        order = forks.shim(folder, self._images.layers, image.layers, launch, namespaces, shm)
+        reading, writing = os.pipe()
+        try:
+            try:
+                with process_launch.open_streams(folder, launch) as streams:
+                    pid = await self._forks.fork(order, [reading, *streams])
+            finally:
+                os.close(reading)
+            if pod is None or self._pods.get(spec.key.pod_uid) is not pod:
+                cgroup.remove(launch.cgroups)
+                raise StartError("the pod was removed meanwhile")
+            shim, pidfd = self._record(folder, spec, launch, pid)
+            if (profile := str(launch.record[PROFILE])) and not self._filters.find(profile):
+                self._compiling[spec.key] = profile
+            os.write(writing, b"go\n")
+        finally:
+            os.close(writing)  # without a line it ends
+        return shim, pidfd
+
+    def _run(self, folder: Folder, *, tty: bool) -> list[str]:
         crun = [*self._crun(folder), f"--log=file:{folder.path}/crun.log"]
-        run = ["run", f"--bundle={folder.path}", f"--pid-file={folder.path}/pid", oci_container.ID]
-        return [*self._entered(pod_uid), *script, *crun, *run]
+        console = [f"--console-socket={forks.CONSOLE}"] if tty else []
+        return [*crun, "run", f"--bundle={folder.path}", f"--pid-file={folder.path}/pid", *console, oci_container.ID]
 
     def _entered(self, pod_uid: str) -> list[str]:
         """Words before a command that runs in the pod's user namespace, if there is one, and in mounts of its own."""
@@ -271,7 +309,7 @@ class OciRuntime(ShimRuntime):
         return ["nsenter", f"--target={sandbox.holder.pid}", "--user", "--mount", "--preserve-credentials", "--", *own]
 
     def _crun(self, folder: Folder) -> list[str]:
-        return ["crun", f"--root={folder.path}/crun", "--cgroup-manager=disabled", "--log-format=json"]
+        return [self._program, f"--root={folder.path}/crun", "--cgroup-manager=disabled", "--log-format=json"]
 
     # Hooks of the base class
 

@@ -1,7 +1,8 @@
 """Pods' sandboxes of the oci runtime: a process that holds the namespaces which a pod's containers share, and files for them.
 
-On disk, in the pod's folder: `.sandbox`, what was asked for and who holds the namespaces; `.hosts`, `.resolv.conf`. A sandbox
-stands while its holder lives.
+On disk, in the pod's folder: `.sandbox`, what was asked for and who holds the namespaces; `.hosts`, `.hostname`, `.resolv.conf`;
+`.shm`, an empty folder, where containers find the pod's shared memory. A sandbox stands while its holder lives, and so does
+that memory, which is mounted in a namespace of the holder's alone.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from socket import gethostname
 
 import msgspec
 
@@ -17,15 +19,21 @@ from app.open_files import limit_restored
 from app.runtimes.base import CreateError, Dns, SandboxSpec, Unsupported
 from app.runtimes.linux import process_table
 from app.runtimes.linux.process_table import Identity
+from app.runtimes.oci import forks
+from app.runtimes.oci.forks import ForkServer
 from app.runtimes.oci.host_ports import HostPorts
 from app.runtimes.oci.network import PodLinks
 from app.runtimes.oci.user_namespace import UserNamespace
 from app.runtimes.process.launch import PATH, RESET
 
 HOLDER = Path(__file__).with_name("holder.sh")
-RECORD, HOSTS, RESOLV_CONF = ".sandbox", ".hosts", ".resolv.conf"
+RECORD, HOSTS, HOSTNAME, RESOLV_CONF, SHM = ".sandbox", ".hosts", ".hostname", ".resolv.conf", ".shm"
+NODE_SHM = Path("/dev/shm")  # noqa: S108 - for pods that share the node's IPC
 POD_FOLDER = "JOBPLANE_POD_FOLDER"  # in a holder's environment, for who looks for what belongs to a pod
 READABLE = 0o644
+_NEW_MOUNTS, _NEW_UTS, _NEW_IPC = 0x20000, 0x4000000, 0x8000000  # of unshare(2)
+_NEW_PIDS, _NEW_NETWORK = 0x20000000, 0x40000000
+_MAPPED = {"user": 0x10000000, "mnt": 0x20000}
 
 
 class SandboxRecord(msgspec.Struct, frozen=True):
@@ -44,8 +52,8 @@ class SandboxRecord(msgspec.Struct, frozen=True):
 class Sandboxes:
     """Those below `root`. Made inside a running event loop."""
 
-    def __init__(self, root: Path, namespace: UserNamespace) -> None:
-        self._root, self._namespace = root, namespace
+    def __init__(self, root: Path, namespace: UserNamespace, server: ForkServer) -> None:
+        self._root, self._namespace, self._forks = root, namespace, server
         self._network, self._host_ports = PodLinks(root), HostPorts(root)
         self._loop = asyncio.get_running_loop()
         self._boot = process_table.boot_id()
@@ -85,7 +93,10 @@ class Sandboxes:
         try:
             pod = self._root / spec.pod_uid
             pod.mkdir(mode=0o700, exist_ok=True)
+            if not spec.host_ipc:
+                (pod / SHM).mkdir(mode=0o755, exist_ok=True)
             _write(pod / HOSTS, _hosts(spec))
+            _write(pod / HOSTNAME, f"{spec.hostname or gethostname()}\n")
             _write(pod / RESOLV_CONF, _resolv_conf(spec.dns))
             await self._hold(spec, pod)
             if spec.ports:
@@ -110,27 +121,47 @@ class Sandboxes:
     def files(self, pod_uid: str) -> Mapping[str, Path]:
         """By where the pod's containers see them."""
         pod = self._root / pod_uid
-        return {"/etc/hosts": pod / HOSTS, "/etc/resolv.conf": pod / RESOLV_CONF}
+        found = {"/etc/hosts": pod / HOSTS, "/etc/hostname": pod / HOSTNAME, "/etc/resolv.conf": pod / RESOLV_CONF}
+        return {inside: file for inside, file in found.items() if file.exists()}  # earlier agents made no `.hostname`
 
     def close(self) -> None:
         for pidfd in self._pidfds:
             self._loop.remove_reader(pidfd)
             os.close(pidfd)
         self._pidfds = set()
+        self._network.close()
+
+    def namespaces(self, pod_uid: str) -> list[tuple[str, int]]:
+        """What a program enters first that mounts for the pod's containers: files of namespaces, and their kinds."""
+        record = self.find(pod_uid)
+        if not self._namespace.unshare or record is None:
+            return []
+        return [(f"/proc/{record.holder.pid}/ns/{name}", kind) for name, kind in _MAPPED.items()]
+
+    def find_shm(self, pod_uid: str) -> Path | None:
+        """Where a container finds the shared memory of its pod. An earlier agent's pods have none."""
+        record = self._records.get(pod_uid)
+        if record and record.spec.host_ipc:
+            return NODE_SHM if NODE_SHM.is_dir() else None
+        shm = self._root / pod_uid / SHM
+        return shm if shm.exists() else None
+
+    def shm_to_take(self, pod_uid: str) -> tuple[str, str] | None:
+        """A namespace of mounts whose root is the pod's shared memory, and where that belongs. None: it is in its place."""
+        record, shm = self._records.get(pod_uid), self.find_shm(pod_uid)
+        if record is None or shm in (None, NODE_SHM) or self._namespace.unshare:
+            return None
+        return f"/proc/{record.holder.pid}/ns/mnt", str(shm)
 
     async def _hold(self, spec: SandboxSpec, pod: Path) -> None:
         """Start the holder, which goes on only once it is on record. Raises CreateError, OSError."""
         theirs, writing = os.pipe()
-        reading, told = os.pipe()
         try:
-            pid = self._spawn(spec, pod, theirs, told)
-        finally:
-            os.close(theirs)
-            os.close(told)
-        try:
-            self._reap(pid)
-            text = await asyncio.to_thread(os.read, reading, 64)
-            process = process_table.look(int(text)) if text.strip().isdigit() else None
+            try:
+                pid = await (self._spawn if self._namespace.unshare else self._fork)(spec, pod, theirs)
+            finally:
+                os.close(theirs)
+            process = process_table.look(pid)
             if process is None:
                 raise CreateError("Failed to create pod sandbox: this machine refuses namespaces to the agent's user")
             ip = await self._network.attach(process.pid, has_ports=bool(spec.ports)) if self._has_network(spec) else ""
@@ -143,21 +174,32 @@ class Sandboxes:
             self._records[spec.pod_uid] = record
         finally:
             os.close(writing)
+
+    async def _fork(self, spec: SandboxSpec, pod: Path, go: int) -> int:
+        """Pid of a holder."""
+        flags = _NEW_UTS | _NEW_IPC | (_NEW_PIDS if _shares_processes(spec) else 0)
+        flags |= _NEW_NETWORK if self._has_network(spec) else 0
+        flags |= 0 if spec.host_ipc else _NEW_MOUNTS
+        return await self._forks.fork(forks.holder(pod, flags, pod / SHM), [go])
+
+    async def _spawn(self, spec: SandboxSpec, pod: Path, go: int) -> int:
+        """Pid of a holder in a user namespace, which takes programs that have the right to map users; 0 if it failed."""
+        reading, told = os.pipe()
+        try:
+            try:
+                self._reap(self._unshare(spec, pod, go, told))
+            finally:
+                os.close(told)
+            text = await asyncio.to_thread(os.read, reading, 64)
+            return int(text) if text.strip().isdigit() else 0
+        finally:
             os.close(reading)
 
-    def _spawn(self, spec: SandboxSpec, pod: Path, stdin: int, stdout: int) -> int:
-        shares = spec.share_pid and not spec.host_pid
-        flags = ["--uts", "--ipc", *(["--pid", "--fork"] if shares else [])]
-        flags += ["--net"] if self._has_network(spec) else []
-        command = [
-            "unshare",
-            *self._namespace.unshare,
-            *flags,
-            "--",
-            "/bin/sh",
-            str(HOLDER),
-            *(["reap"] if shares else []),
-        ]
+    def _unshare(self, spec: SandboxSpec, pod: Path, stdin: int, stdout: int) -> int:
+        shares = _shares_processes(spec)
+        flags = [*self._namespace.unshare, "--uts", "--ipc", *(["--pid", "--fork"] if shares else [])]
+        shm = "" if spec.host_ipc else str(pod / SHM)
+        command = ["unshare", *flags, "--", "/bin/sh", str(HOLDER), shm, *(["reap"] if shares else [])]
         actions = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, stdout, 1)]
         env = {"PATH": os.environ.get("PATH", PATH), POD_FOLDER: str(pod)}
         with limit_restored():
@@ -181,6 +223,10 @@ class Sandboxes:
             os.close(pidfd)
 
         self._loop.add_reader(pidfd, ended)
+
+
+def _shares_processes(spec: SandboxSpec) -> bool:
+    return spec.share_pid and not spec.host_pid
 
 
 def _write(path: Path, text: str) -> None:

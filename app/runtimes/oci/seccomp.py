@@ -9,11 +9,11 @@ import base64
 import hashlib
 import json
 import platform
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -44,18 +44,14 @@ class Filters:
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
-    def find(self, profile: Mapping[str, Any]) -> tuple[str, str]:
-        """The profile's digest, and the filter of it as crun's annotation has it; empty if there was none so far."""
-        digest = hashlib.sha256(msgspec.json.encode(profile)).hexdigest()
-        return digest, self._known.get(digest, "")
-
-    def knows(self, digest: str) -> bool:
-        return digest in self._known
+    def find(self, digest: str) -> str:
+        """The filter of a profile as crun's annotation has it; empty if there was none so far."""
+        return self._known.get(digest, "")
 
     def keep(self, digest: str, path: Path) -> None:
         """Take the filter that crun has made for a container, if it is still there."""
         with suppress(OSError):
-            if len(self._known) < MOST_FILTERS and (content := path.read_bytes()):
+            if digest not in self._known and len(self._known) < MOST_FILTERS and (content := path.read_bytes()):
                 self._known[digest] = base64.b64encode(content).decode()
 
 
@@ -64,13 +60,27 @@ def default_path() -> Path | None:
     return next((each for each in DEFAULTS if each.exists()), None)
 
 
-def read(path: Path) -> Mapping[str, Any]:
-    """A profile, as it is now. Raises OSError, ValueError."""
-    return _read(path, path.stat().st_mtime_ns)
+class Rules(NamedTuple):
+    """A profile as crun takes it, and its digest."""
+
+    profile: Mapping[str, Any]
+    digest: str
 
 
-@lru_cache(maxsize=16)
-def _read(path: Path, _changed: int) -> Mapping[str, Any]:
+def rules(path: Path, capabilities: Sequence[str], *, is_default: bool) -> Rules:
+    """What holds of a profile, as it is now, for a container with these capabilities (CAP_...). Raises OSError, ValueError."""
+    return _rules(path, path.stat().st_mtime_ns, tuple(capabilities), is_default)
+
+
+@lru_cache(maxsize=MOST_FILTERS)
+def _rules(path: Path, _changed: int, capabilities: tuple[str, ...], is_default: bool) -> Rules:
+    found = resolve(_read(path), capabilities)
+    if is_default:
+        found = tighten(found, capabilities)
+    return Rules(found, hashlib.sha256(msgspec.json.encode(found)).hexdigest())
+
+
+def _read(path: Path) -> Mapping[str, Any]:
     found = json.loads(path.read_bytes())
     if not isinstance(found, dict):
         raise ValueError(f"seccomp profile {path} is no object")

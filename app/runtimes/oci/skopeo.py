@@ -34,15 +34,11 @@ class Source(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """`digest` of what a tag stands for, be it a list; `image_id`: the digest of the image's document; `source`: of this one.
-
-    layers: digests of its blobs, lowest first.
-    """
+    """`digest` of what a tag stands for, be it a list; `image_id`: the digest of the image's document; `source`: of this one."""
 
     digest: str
     image_id: str
     source: Source
-    layers: tuple[str, ...] = ()
 
 
 def at_registry(full_name: str) -> Source:
@@ -58,8 +54,7 @@ async def manifest(source: Source, login: Login | None) -> Manifest:
         source = source._replace(address=f"{without_tag(source.address)}@{chosen}")
         found = _decode(await _inspect(source, login))
     try:
-        layers = tuple(str(each["digest"]) for each in found["layers"])
-        return Manifest(digest, str(found["config"]["digest"]), source, layers)
+        return Manifest(digest, str(found["config"]["digest"]), source)
     except (KeyError, TypeError) as error:
         raise PullError("the registry's answer is no manifest of an image that this runtime knows") from error
 
@@ -80,18 +75,10 @@ async def copy(source: Source, login: Login | None, blobs: Path, folder: Path) -
         )
 
 
-async def document(found: Manifest, login: Login | None) -> bytes:
-    """The image's document, before its layers. Raises PullError."""
-    raw = await _inspect(found.source, login, "--config")
-    if _digest(raw) != found.image_id:
-        raise PullError(f"the image's document is not {found.image_id}, as its manifest says")
-    return raw
-
-
-async def _inspect(source: Source, login: Login | None, *more: str) -> bytes:
+async def _inspect(source: Source, login: Login | None) -> bytes:
     plain = ["--tls-verify=false"] if _is_loopback(source) else []
     with _login_file(source, login) as file:
-        return await _run("inspect", "--raw", *more, f"--authfile={file}", *plain, source.address)
+        return await _run("inspect", "--raw", f"--authfile={file}", *plain, source.address)
 
 
 async def _run(*words: str) -> bytes:

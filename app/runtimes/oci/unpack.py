@@ -1,12 +1,14 @@
 """Unpacks one layer of an image, for overlayfs. A program of its own: `python unpack.py FOLDER BLOB DIFF_ID`.
 
+Without a DIFF_ID the blob is still being written by skopeo, and is unpacked as it comes: it is whole once it has another name.
+
 The image store starts it, for an ordinary user in a user namespace. It changes its root to FOLDER first: whatever links a layer
 has, nothing is written outside. What a layer deletes becomes overlayfs' whiteouts. The unpacked bytes must have the digest
-DIFF_ID, or it fails. It prints how many bytes the files have. Where only one user is mapped, all files are that user's.
+DIFF_ID, or it fails. It prints how many bytes the files have, and the digest. Where only one user is mapped, all files are
+that user's.
 """
 
 import ctypes
-import gzip
 import hashlib
 import os
 import shutil
@@ -14,15 +16,17 @@ import stat
 import subprocess
 import sys
 import tarfile
+import time
 import zlib
 from contextlib import suppress
-from typing import IO
+from typing import Any, Protocol
 
 GZIP, ZSTD, BZIP2 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh"
 OPAQUE, WHITEOUT = ".wh..wh..opq", ".wh."
 XATTR = "SCHILY.xattr."
 KEPT_XATTRS = ("security.capability", "user.")
-PIECE = 1 << 20
+PIECE, COMPRESSED = 1 << 20, 1 << 15  # bytes; those of a piece become 32 MiB at most
+PAUSE = 0.01  # seconds between looks for more of what comes
 FOLDER = 0o755  # the mode of an image's root
 
 
@@ -30,10 +34,16 @@ class UnpackError(Exception):
     """A layer that is not what the image says, or cannot be read here."""
 
 
+class Source(Protocol):
+    """What a layer is read from. A piece may have another size than was asked for."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
 class Hashed:
     """A stream that is hashed as it is read."""
 
-    def __init__(self, source: IO[bytes]) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
         self.hash = hashlib.sha256()
 
@@ -132,25 +142,89 @@ class Layer:
                     os.setxattr(path, attribute, value.encode("utf-8", "surrogateescape"), follow_symlinks=False)
 
 
-def open_layer(blob: str) -> IO[bytes]:
+class Coming:
+    """A file that grows, until it is renamed."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_RDONLY)
+        self._names, self._name = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY), os.path.basename(path)
+        self._parent = os.getppid()
+
+    def read(self, size: int) -> bytes:
+        """Nothing at the end. Raises UnpackError."""
+        is_whole = False
+        while not (data := os.read(self._file, size)) and not is_whole:
+            is_whole = self._is_whole()
+            if not is_whole:
+                time.sleep(PAUSE)
+        return data
+
+    def _is_whole(self) -> bool:
+        name = os.path.basename(os.readlink(str(self._file), dir_fd=self._names))
+        if name.endswith(" (deleted)") or os.getppid() != self._parent:
+            raise UnpackError("the pull of a layer was given up")
+        return name != self._name
+
+
+class Gunzip:
+    """What is in a gzip file, in pieces of any size."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._rest = source, b""
+        self._inflate: Any = None
+
+    def read(self, _: int) -> bytes:
+        """Nothing at the end. Raises EOFError, zlib.error."""
+        while data := self._rest or self._source.read(COMPRESSED):
+            self._rest = b""
+            if self._inflate is None:
+                if not (data := data.lstrip(b"\0")):  # what may follow the last part
+                    continue
+                self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            found: bytes = self._inflate.decompress(data)
+            if self._inflate.eof:
+                self._rest, self._inflate = self._inflate.unused_data, None
+            if found:
+                return found
+        if self._inflate is not None:
+            raise EOFError("a layer ends too early")
+        return b""
+
+
+class Prefixed:
+    """A stream whose start was read already."""
+
+    def __init__(self, start: bytes, source: Source) -> None:
+        self._start, self._source = start, source
+
+    def read(self, size: int) -> bytes:
+        start, self._start = self._start, b""
+        return start or self._source.read(size)
+
+
+def open_layer(blob: str, *, comes: bool) -> Source:
     """Its bytes, decompressed. Raises UnpackError, OSError."""
-    with open(blob, "rb") as file:
-        head = file.read(4)
+    source: Source = Coming(blob) if comes else open(blob, "rb")  # noqa: SIM115 - until the end
+    head = b""
+    while len(head) < len(ZSTD) and (more := source.read(len(ZSTD) - len(head))):
+        head += more
     if head.startswith(GZIP):
-        return gzip.open(blob)  # type: ignore[return-value]
+        return Gunzip(Prefixed(head, source))
     if head.startswith(BZIP2):
         raise UnpackError("a layer is compressed by bzip2, which OCI images do not use")
     if head.startswith(ZSTD):
+        if comes:
+            raise UnpackError("a layer is compressed by zstd, which takes all of it")
         program = shutil.which("zstd")
         if program is None:
             raise UnpackError("a layer is compressed by zstd: install the program zstd")
         return subprocess.Popen([program, "-dcq", blob], stdout=subprocess.PIPE).stdout  # type: ignore[return-value]
-    return open(blob, "rb")
+    return Prefixed(head, source)
 
 
-def unpack(folder: str, blob: str, diff_id: str) -> int:
-    """Bytes of its files. Raises UnpackError, OSError, tarfile.TarError, EOFError."""
-    source = Hashed(open_layer(blob))
+def unpack(folder: str, blob: str, diff_id: str) -> tuple[int, str]:
+    """Bytes of its files, and its digest. Raises UnpackError, OSError, tarfile.TarError, EOFError, zlib.error."""
+    source = Hashed(open_layer(blob, comes=not diff_id))
     marker = "user.overlay.opaque" if _is_mapped() else "trusted.overlay.opaque"
     os.chmod(folder, FOLDER)
     os.chroot(folder)
@@ -162,11 +236,12 @@ def unpack(folder: str, blob: str, diff_id: str) -> int:
             layer.add(tar, member)
             tar.members = []  # else it remembers all
     source.read_rest()
-    if diff_id != f"sha256:{source.hash.hexdigest()}":
+    found = f"sha256:{source.hash.hexdigest()}"
+    if diff_id not in ("", found):
         raise UnpackError(f"a layer's content is not {diff_id}, as the image says")
     layer.finish()
     _write_to_disk()
-    return layer.size
+    return layer.size, found
 
 
 def _is_mapped() -> bool:
@@ -184,6 +259,6 @@ def _write_to_disk() -> None:
 
 if __name__ == "__main__":
     try:
-        sys.stdout.write(f"{unpack(*sys.argv[1:])}\n")
+        sys.stdout.write("{} {}\n".format(*unpack(*sys.argv[1:])))
     except (UnpackError, OSError, tarfile.TarError, zlib.error, EOFError, ValueError) as error:
         sys.exit(f"{error}")

@@ -1,14 +1,16 @@
 """Keeper of the standard input, or the terminal, of one container: open whatever becomes of the agent. A program of its own.
 
-The shim starts it for containers with `stdin` or `tty`: `python keeper.py FOLDER open|once|tty`. Descriptor 6 is the
-writing end of the container's input, or its terminal's master, whose output it appends to standard output. It listens on
-the socket `attach` in FOLDER for frames: a kind and four bytes of length, then bytes of input (d), a terminal's size (r), or
-nothing: the end of input (e), which is passed on where input is for the first who attaches only. On SIGTERM, or if it finds
-the file `over`, the container has ended: it copies what the terminal still holds, and ends.
+The shim starts it for containers with `stdin` or `tty`: `python keeper.py FOLDER open|once|tty|console`. Descriptor 6 is the
+writing end of the container's input, or its terminal's master, whose output it appends to standard output; with `console`, a
+socket on which that master comes before the container runs. It listens on the socket `attach` in FOLDER for frames: a kind and
+four bytes of length, then bytes of input (d), a terminal's size (r), or nothing: the end of input (e), which is passed on where
+input is for the first who attaches only. On SIGTERM, or if it finds the file `over`, the container has ended: it copies what the
+terminal still holds, and ends.
 """
 
 import fcntl
 import os
+import select
 import selectors
 import signal
 import socket
@@ -25,10 +27,10 @@ PIECE = 64 * 1024
 
 
 class Keeper:
-    """`mode`: open, once or tty."""
+    """`mode`: open, once, tty or console."""
 
     def __init__(self, mode: str) -> None:
-        self._is_terminal, self._once = mode == "tty", mode == "once"
+        self._is_terminal, self._once, self._awaits = mode in ("tty", "console"), mode == "once", mode == "console"
         self._input = b""
         self._closing = False
         self._clients: dict[int, tuple[socket.socket, bytearray]] = {}
@@ -41,14 +43,16 @@ class Keeper:
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
         os.set_blocking(KEPT, False)
-        for fd in (self._told, self._listener.fileno(), KEPT):
-            self._selector.register(fd, selectors.EVENT_READ)
 
     def run(self) -> None:
         """Until the container has ended, or its input."""
+        if self._awaits and not self._receive():
+            return
         if os.path.exists("over"):
             self._copy_rest()
             return
+        for fd in (self._told, self._listener.fileno(), KEPT):
+            self._selector.register(fd, selectors.EVENT_READ)
         while not self._closing or self._input or self._is_terminal:
             self._choose()
             for key, events in self._selector.select():
@@ -62,6 +66,20 @@ class Keeper:
                     self._clients[client.fileno()] = client, bytearray()
                 if key.fd in self._clients:
                     self._hear(key.fd)
+
+    def _receive(self) -> bool:
+        """Wait for the terminal. False if the container has ended, and there was none."""
+        if not os.path.exists("over"):
+            select.select([KEPT, self._told], [], [])
+        with suppress(OSError, IndexError), socket.socket(fileno=os.dup(KEPT)) as console:
+            with console.accept()[0] as sender:
+                sender.setblocking(True)  # what sends it has done so, or has died, when the container ends
+                _, received, _, _ = socket.recv_fds(sender, PIECE, 1)
+            os.dup2(received[0], KEPT)
+            os.close(received[0])
+            os.set_blocking(KEPT, False)
+            return True
+        return False
 
     def _choose(self) -> None:
         """While much waits for the container, clients are not read."""

@@ -11,8 +11,8 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -53,7 +53,7 @@ class Launch:
     command: list[str]
     env: dict[str, str]
     working_dir: str
-    keeps: Literal["", "open", "once", "tty"] = ""  # see keeper.py
+    keeps: Literal["", "open", "once", "tty", "console"] = ""  # see keeper.py
     wrapped: bool = False  # in bubblewrap, so the command is a child of the container's first process
     cgroups: Sequence[Path] = ()
     owner: tuple[int, int] | None = None  # whose the container's streams are, if not the agent's
@@ -152,17 +152,28 @@ def spawn(folder: Folder, launch: Launch, setsid: str, known: Callable[[int], No
 
 
 def _spawn(folder: Folder, launch: Launch, setsid: str, stdin: int) -> int:
-    opened = []
-    targets = {stdin: 0}
+    with open_streams(folder, launch) as streams, limit_restored():
+        return os.posix_spawn(
+            _SHELL,
+            [_SHELL, str(SHIM), str(folder.path), *_shim_arguments(launch, setsid), "--", *launch.command],
+            launch.env,
+            file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for fd, number in {stdin: 0, **streams}.items()],
+            setsid=True,
+            setsigmask=[],
+            setsigdef=RESET,
+        )
+
+
+@contextmanager
+def open_streams(folder: Folder, launch: Launch) -> Iterator[dict[int, int]]:
+    """Descriptors for the shim, and as what it has them: the container's output, and its input or terminal. Raises OSError."""
+    targets: dict[int, int] = {}
     try:
         with folder.open_folder() as inner:
             for name, number in (("out", 1), ("err", 2), ("inside", _INSIDE))[: 3 if launch.wrapped else 2]:
-                fd = open_ordinary(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, inner)
-                opened.append(fd)
-                targets[fd] = number
-        if launch.keeps:
+                targets[open_ordinary(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, inner)] = number
+        if launch.keeps not in ("", "console"):
             theirs, kept = _pair(launch.keeps)
-            opened += [theirs, kept]
             targets |= {theirs: _THEIRS, kept: _KEPT}
         if launch.owner is not None:
             for fd in [fd for fd, number in targets.items() if number in (1, 2, _THEIRS)]:
@@ -170,18 +181,9 @@ def _spawn(folder: Folder, launch: Launch, setsid: str, stdin: int) -> int:
         if launch.mode:
             for fd in [fd for fd, number in targets.items() if number in (1, 2)]:
                 os.fchmod(fd, launch.mode)
-        with limit_restored():
-            return os.posix_spawn(
-                _SHELL,
-                [_SHELL, str(SHIM), str(folder.path), *_shim_arguments(launch, setsid), "--", *launch.command],
-                launch.env,
-                file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in targets.items()],
-                setsid=True,
-                setsigmask=[],
-                setsigdef=RESET,
-            )
+        yield targets
     finally:
-        for fd in opened:
+        for fd in targets:
             os.close(fd)
 
 

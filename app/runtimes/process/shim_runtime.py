@@ -134,10 +134,10 @@ class ShimRuntime(ABC):
         if created:
             try:
                 with folder.open_folder():
-                    pod[spec.key] = self._start(folder, spec)
+                    pod[spec.key] = await self._start(folder, spec)
                 await self._await_start(pod[spec.key])
             except StartError as error:
-                if spec.key not in pod:
+                if spec.key not in pod and self._pods.get(spec.key.pod_uid) is pod:
                     verdict = process_status.Conclusion(error.exit_code, "StartError", str(error))
                     pod[spec.key] = self._ended_container(folder, process_status.conclude(folder, verdict))
                 raise
@@ -296,26 +296,41 @@ class ShimRuntime(ABC):
 
     # Starts and ends
 
-    def _start(self, folder: Folder, spec: ContainerSpec) -> ProcessContainer:
+    async def _start(self, folder: Folder, spec: ContainerSpec) -> ProcessContainer:
         """Raises StartError; then nothing runs."""
-        shims: list[tuple[Identity, int]] = []
-
-        def known(pid: int) -> None:
-            pidfd = os.pidfd_open(pid)
-            process = process_table.look(pid)
-            shims.append((Identity(pid, process.start if process else 0, self._boot), pidfd))
-            folder.record(process_launch.spec_record(spec, launch), shims[0][0])
-
         try:
             launch = self._resolve(folder, spec)
             if self._cgroups and not launch.cgroups:
                 launch = replace(launch, cgroups=self._cgroups.make(spec.key, spec.limits))
-            process_launch.spawn(folder, launch, self._setsid, known)
+            shim, pidfd = await self._spawn(folder, spec, launch)
         except (OSError, ValueError) as error:
+            raise StartError(f'exec: "{spec.argv[0] if spec.argv else ""}": {error}') from error
+        return self._watch_container(folder, shim, pidfd, launch.cgroups)
+
+    async def _spawn(self, folder: Folder, spec: ContainerSpec, launch: Launch) -> tuple[Identity, int]:
+        """Start the shim, and write down who it is: with a pidfd. Raises OSError, ValueError, StartError; then nothing runs."""
+        shims: list[tuple[Identity, int]] = []
+        try:
+            process_launch.spawn(
+                folder, launch, self._setsid, lambda pid: shims.append(self._record(folder, spec, launch, pid))
+            )
+        except BaseException:
             for _, pidfd in shims:
                 os.close(pidfd)
-            raise StartError(f'exec: "{spec.argv[0] if spec.argv else ""}": {error}') from error
-        return self._watch_container(folder, *shims[0], launch.cgroups)
+            raise
+        return shims[0]
+
+    def _record(self, folder: Folder, spec: ContainerSpec, launch: Launch, pid: int) -> tuple[Identity, int]:
+        """Raises OSError."""
+        pidfd = os.pidfd_open(pid)
+        try:
+            process = process_table.look(pid)
+            shim = Identity(pid, process.start if process else 0, self._boot)
+            folder.record(process_launch.spec_record(spec, launch), shim)
+        except BaseException:
+            os.close(pidfd)
+            raise
+        return shim, pidfd
 
     def _watch_container(
         self, folder: Folder, shim: Identity | None, pidfd: int, cgroups: Sequence[Path]

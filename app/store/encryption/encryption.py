@@ -4,7 +4,7 @@ Envelope encryption: a data key encrypts (AES-256-GCM), a master key, which the 
 (`master_keys`), and the table `data_keys` holds what is wrapped. The writer encrypts and the reader decrypts, nothing above them
 notices. A body names its data key, and is bound to its object: it cannot be passed off as another's.
 
-A new data key becomes active only after `LEAD`, in which every process has read it (`KeyRing.follow`): so none reads what it
+A new data key becomes active only after a lead, in which every process has read it (`KeyRing.follow`): so none reads what it
 cannot decrypt. Names, labels and the type of a Secret are not encrypted, as lists select by them.
 """
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 logger = Logger(__name__)
 ENCRYPTED = frozenset({"secrets"})  # kinds
 MARK = b"\x00jpe"  # how an encrypted body begins: JSON never does
-FOLLOW_SECONDS = 5.0
-LEAD = timedelta(seconds=20)  # several times as long as it takes all processes to read a new data key
+LEAD = timedelta(seconds=20)
+_LOOKS = 4  # in the time of a lead: several times every process has read a new data key by its end
 _ID, _NONCE = 8, 12  # bytes
 _HEADER = len(MARK) + _ID
 
@@ -54,8 +54,9 @@ class _DataKey(NamedTuple):
 class KeyRing:
     """The data keys that this process knows. Without master keys it encrypts nothing, and refuses what is encrypted."""
 
-    def __init__(self, master: MasterKeys | None = None) -> None:
+    def __init__(self, master: MasterKeys | None = None, lead: timedelta = LEAD) -> None:
         self._master = master
+        self.lead = lead
         self._keys: dict[bytes, _DataKey] = {}
         self._active: _DataKey | None = None
         self._is_behind = asyncio.Event()
@@ -145,29 +146,30 @@ class KeyRing:
                 await self._add(connection, os.urandom(_ID), new_data_key(), timedelta())
 
     async def rotate(self, pool: asyncpg.Pool) -> None:
-        """Add a data key, which becomes active after LEAD, and wrap all others under the newest master key."""
+        """Add a data key, which becomes active after the lead, and wrap all others under the newest master key."""
         await self.load(pool)
-        await call_database(self._add(pool, os.urandom(_ID), new_data_key(), LEAD))
+        await call_database(self._add(pool, os.urandom(_ID), new_data_key(), self.lead))
         for each in [each for each in self._keys.values() if each.cipher]:
             wrapped = await self._master_keys().wrap(each.key)
             await call_database(pool.execute(_REWRAP, each.id.hex(), wrapped.name, wrapped.data))
 
     async def switch_off(self, pool: asyncpg.Pool) -> None:
-        """Store plain text after LEAD. What is encrypted is decrypted in the background (`reencryption`)."""
+        """Store plain text after the lead. What is encrypted is decrypted in the background (`reencryption`)."""
         await self.load(pool)
         self._master_keys()
-        await call_database(pool.execute(_ADD, os.urandom(_ID).hex(), _PLAIN, b"", LEAD))
+        await call_database(pool.execute(_ADD, os.urandom(_ID).hex(), _PLAIN, b"", self.lead))
 
     async def follow(self, pool: asyncpg.Pool) -> None:
         """Read new data keys until cancelled. What fails is tried again: what is known here goes on being used."""
+        pause = self.lead.total_seconds() / _LOOKS
         while True:
             try:
-                async with asyncio.timeout(FOLLOW_SECONDS):
+                async with asyncio.timeout(pause):
                     await self._is_behind.wait()
             except TimeoutError:
                 pass
             else:
-                await asyncio.sleep(FOLLOW_SECONDS / 10)  # many may ask for one that cannot be had
+                await asyncio.sleep(pause / 10)  # many may ask for one that cannot be had
             self._is_behind.clear()
             try:
                 await self.load(pool)

@@ -6,7 +6,7 @@ revisions and watches do not change.
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 import asyncpg
@@ -31,10 +31,10 @@ class SecretsReencryption:
     """The periodic task."""
 
     name = "re-encryption of Secrets"
-    interval = timedelta(seconds=10)
 
     def __init__(self, pool: asyncpg.Pool, keys: KeyRing) -> None:
         self._pool, self._keys = pool, keys
+        self.interval = keys.lead / 2
         self._done: tuple[bytes | None, int] = None, 0  # up to which revision all is stored under this header
 
     async def run_once(self, _: datetime) -> Mapping[str, int]:

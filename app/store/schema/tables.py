@@ -64,6 +64,8 @@ HISTORY = Table(
     ),
 )
 
+# The labels in a selector index, each as it stands there: an array, of whose elements Postgres knows how common they are.
+_LABELS = """regexp_split_to_array(split_part(marks, '"fields":{', 1), '[{},]+')"""
 HEADS = Table(
     "heads",
     METADATA,
@@ -76,11 +78,30 @@ HEADS = Table(
     Column("owner", Text),  # uid of the controller
     Column("node", Text),  # where a pod is bound
     Column("marks", Text, nullable=False),
+    Column("dormant", Text),  # summary of what has ended and controllers do not hold; null: they do
+    Column("expires_at", DateTime(timezone=True)),  # of a dormant object: when it is to be deleted
     Index("heads_by_owner", "owner", postgresql_where=text("owner is not null")),
     Index("heads_by_node", "node", postgresql_where=text("node is not null")),
     Index("heads_by_revision", "revision"),
+    Index(
+        "heads_awake",
+        "kind",
+        "namespace",
+        "name",
+        postgresql_where=text("dormant is null and kind in ('jobs.batch', 'pods')"),
+    ),
+    Index(
+        "heads_by_label",
+        text(_LABELS),
+        postgresql_using="gin",
+        postgresql_where=text("dormant is not null"),
+    ),
+    Index("heads_by_expiry", "expires_at", postgresql_where=text("expires_at is not null")),
     postgresql_with={"fillfactor": "70"},
 )
+
+# UIDs of Jobs that were deleted before their pods: so the garbage collector finds dormant ones after a crash.
+DEPARTED_OWNERS = Table("departed_owners", METADATA, Column("uid", Text, primary_key=True))
 
 # Where the revisions of a run of the server begin, and which was the last before: those in between are lost.
 TIMELINES = Table(

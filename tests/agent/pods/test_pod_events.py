@@ -40,7 +40,18 @@ async def test_a_runtime_of_host_programs_tells_once_for_a_controllers_pods_that
     (told,) = [each for each in scene.api.events if each["reason"] == "ImageNotUsed"]
     assert (told["type"], told["owner"]) == ("Warning", "j-1")
     assert ": i is only recorded, not pulled or run." in told["message"]
-    assert "--runtime cri or docker" in told["message"]
+    assert "--runtime oci, cri or docker" in told["message"]
+
+
+async def test_a_pod_that_was_made_without_an_image_tells_nothing_of_it(scene: Scene) -> None:
+    """As `jobplane run` makes one: there is nothing to be surprised at."""
+    scene.runtime.capabilities = RuntimeInfo(name="process", version="1", survives_agent=True, host_programs=True)
+    scene.start_agent()
+    container = Container(name="main", image="none", command=("run",))
+    scene.api.bind(containers=(container,))
+    await scene.api.until(lambda: "Started" in scene.reasons())
+
+    assert "ImageNotUsed" not in scene.reasons()
 
 
 async def test_a_pod_that_is_deleted_tells_that_it_is_stopped(scene: Scene) -> None:

@@ -89,8 +89,8 @@ async def test_discovery_says_what_can_be_done_with_it(admin: httpx.AsyncClient,
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param("/apis/apps/v2/deployments", id="another version"),
-        pytest.param("/apis/apps/v1/namespaces/default/deployments/web/scale", id="a part of one"),
+        pytest.param("/apis/apps/v2/statefulsets", id="another version"),
+        pytest.param("/apis/apps/v1/namespaces/default/statefulsets/web/scale", id="a part of one"),
         pytest.param("/api/v1/namespaces/default/frobs", id="a kind that nobody knows"),
     ],
 )
@@ -101,7 +101,7 @@ async def test_nothing_else_of_them_is_there(admin: httpx.AsyncClient, path: str
 async def test_who_may_not_list_them_is_told_so(registry: Registry, url: str) -> None:
     token = await issue(registry, User(name="bob", groups=()))
     async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {token}"}, verify=NO_TLS) as bob:
-        assert (await bob.get("/apis/apps/v1/deployments")).status_code == 403
+        assert (await bob.get("/apis/apps/v1/daemonsets")).status_code == 403
         assert (await bob.get("/api/v1/namespaces/default/replicationcontrollers")).status_code == 403
 
 

@@ -294,6 +294,25 @@ async def test_what_cannot_be_asked_for(registry: Registry, admin: httpx.AsyncCl
     assert (answer.status_code, answer.json()["kind"]) == (400, "Status")
 
 
+async def test_a_job_is_found_by_its_name(registry: Registry, admin: httpx.AsyncClient) -> None:
+    """While it is there, at once when it is gone, which the recorder does not know yet, and later; of several the newest."""
+    older = await a_finished_job(registry)
+    assert (await record(admin, "pi"))["metadata"]["uid"] == older.metadata.uid
+    await delete(registry)
+    assert (await record(admin, "pi"))["deletionTime"]
+    await catch_up(registry)
+    assert (await record(admin, "pi"))["deletionTime"]
+
+    newer = await create(registry, JOBS, a_job())
+    assert (await record(admin, "pi"))["metadata"]["uid"] == newer.metadata.uid
+    await catch_up(registry)
+    assert (await record(admin, "pi"))["result"] == "Running"
+    assert (await record(admin, older.metadata.uid))["metadata"]["uid"] == older.metadata.uid
+
+    await create(registry, JOBS, a_job(older.metadata.uid))  # nobody can pretend to be another's record
+    assert (await record(admin, older.metadata.uid))["metadata"]["uid"] == older.metadata.uid
+
+
 async def test_what_there_is_not(registry: Registry, admin: httpx.AsyncClient) -> None:
     job = await a_finished_job(registry)
     elsewhere = f"{BASE}/namespaces/kube-system/jobs/{job.metadata.uid}"

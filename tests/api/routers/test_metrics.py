@@ -111,9 +111,11 @@ async def test_a_watch_counts_while_it_is_open(admin: httpx.AsyncClient) -> None
 
 
 async def test_commits_and_the_database_are_measured(registry: Registry, admin: httpx.AsyncClient) -> None:
+    for _ in range(2):
+        await admin.post(CONFIGMAPS, json={"metadata": {"name": "first"}})  # the second is refused
     before = await scrape(admin)
     for _ in range(2):
-        await admin.post(CONFIGMAPS, json={"metadata": {"name": "a"}})  # the second is refused
+        await admin.post(CONFIGMAPS, json={"metadata": {"name": "a"}})
     found = await scrape(admin)
 
     committed, refused = (f'jobplane_write_sets_total{{result="{result}"}}' for result in ("committed", "refused"))

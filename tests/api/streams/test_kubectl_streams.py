@@ -13,9 +13,9 @@ import pytest
 
 from app.api.auth import certificates
 from tests.api.servers import listening, made
-from tests.e2e.kubectl import found
+from tests.e2e.kubectl import oldest_and_newest
 
-KUBECTLS = [pytest.param(path, id=path.name.removeprefix("kubectl.")) for path in found()]
+KUBECTLS = [pytest.param(path, id=path.name.removeprefix("kubectl.")) for path in oldest_and_newest()]
 pytestmark = pytest.mark.skipif(not KUBECTLS, reason="kubectl is not installed")
 
 

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from app.client.protocol import StatusReport
 from app.controllers.namespaces import namespaces
-from app.controllers.namespaces.namespaces import CONTENT, NamespaceController
+from app.controllers.namespaces.namespaces import NamespaceController
 from app.controllers.scheduling.scheduler import Scheduler
+from app.kinds import KINDS
 from app.kinds.core.event import Event
 from app.kinds.core.namespace import Namespace, NamespaceSpec
 from app.kinds.pod.pod import Pod
@@ -26,6 +27,12 @@ from tests.controllers.running import every, running, settled, until
 from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, a_pod, create, example, get, named
 
 SPACE = "research"
+FIRST = ("cronjobs.batch", "jobs.batch", "pods")  # quotas and limits come after what they would refuse
+CONTENT = {
+    kind.resource: kind
+    for kind in sorted(KINDS, key=lambda kind: (kind.resource not in FIRST, kind.resource))
+    if kind.namespaced and kind.storage is None
+}
 CONFIGMAPS = CONTENT["configmaps"]
 
 

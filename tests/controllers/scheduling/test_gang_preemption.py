@@ -1,21 +1,25 @@
 """Gang preemption on a real database: one write set, and nominated nodes for all pods until the victims are gone."""
 
+import dataclasses
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from app.controllers.scheduling.scheduler import Scheduler
 from app.kinds.core.node import KIND as NODES
 from app.kinds.pod.pod import PodSchedulingGroup
 from app.kinds.scheduling.pod_group_schema import (
+    AllDisruptionMode,
+    DisruptionMode,
     GangSchedulingPolicy,
     PodGroupSchedulingPolicy,
     PodGroupSpec,
 )
-from app.kinds.scheduling.pod_group_validation import POD_GROUP
 from app.kinds.scheduling.podgroup import DISRUPTED, PodGroup
 from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.machinery.base import ObjectMeta
+from app.machinery.feature_gates import GENERIC_WORKLOAD
 from app.machinery.meta.meta_condition import condition
 from app.registry.verbs import objects
 from app.registry.verbs.objects import Registry
@@ -38,9 +42,15 @@ from tests.registry.examples import PODS, create, get
 LACKING = "0/2 pods of the group can be placed: 0/2 nodes are available: 2 Insufficient cpu."
 
 
-async def a_gang(registry: Registry, name: str = "g", mode: str | None = None) -> None:
+@pytest.fixture
+def registry(registry: Registry) -> Registry:
+    """With the feature gate of PodGroups on."""
+    return dataclasses.replace(registry, features=frozenset({GENERIC_WORKLOAD}))
+
+
+async def a_gang(registry: Registry, name: str = "g", mode: DisruptionMode | None = None) -> None:
     policy = PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=2))
-    spec = PodGroupSpec(scheduling_policy=policy, disruption_mode=mode)
+    spec = PodGroupSpec(scheduling_policy=policy, disruption_mode=mode, priority_class_name="p20")
     await create(registry, POD_GROUPS, PodGroup(metadata=ObjectMeta(name=name), spec=spec))
 
 
@@ -118,7 +128,7 @@ async def test_who_never_preempts_waits_and_is_told_so(registry: Registry) -> No
 
 async def test_a_gang_that_goes_as_a_whole_says_so_until_it_has_its_places_again(registry: Registry) -> None:
     await two_nodes(registry)
-    await a_gang(registry, "whole", POD_GROUP)
+    await a_gang(registry, "whole", DisruptionMode(all=AllDisruptionMode()))
     async with running(registry, Scheduler) as controllers:
         for name in ("w0", "w1"):
             await create(registry, PODS, member(name, 10, "whole"))

@@ -4,14 +4,21 @@ import asyncio
 import dataclasses
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from app.controllers.batch.jobs import JobController
 from app.controllers.scheduling import scheduler
 from app.controllers.scheduling.scheduler import Scheduler
 from app.kinds.batch.job import KIND as JOBS
+from app.kinds.batch.job_scheduling import (
+    JobSchedulingConfiguration,
+    WorkloadPodGroupGangSchedulingPolicy,
+    WorkloadPodGroupSchedulingPolicy,
+)
 from app.kinds.core.node import KIND as NODES
 from app.kinds.pod.pod import Pod, PodSchedulingGroup
+from app.kinds.pod.pod import condition as pod_condition
 from app.kinds.scheduling.pod_group_schema import (
     GangSchedulingPolicy,
     PodGroupSchedulingConstraints,
@@ -22,7 +29,7 @@ from app.kinds.scheduling.pod_group_schema import (
 from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup
 from app.machinery.base import ObjectMeta
-from app.machinery.feature_gates import WORKLOAD_WITH_JOB
+from app.machinery.feature_gates import GENERIC_WORKLOAD, TOPOLOGY_AWARE, WORKLOAD_WITH_JOB
 from app.machinery.meta.meta_condition import condition
 from app.registry.verbs import objects
 from app.registry.verbs.deletion import Demand
@@ -36,6 +43,14 @@ from tests.controllers.scheduling.test_scheduler import (
     wait_for_message,
 )
 from tests.registry.examples import PODS, a_job, create, get
+
+GATES = frozenset({GENERIC_WORKLOAD, TOPOLOGY_AWARE})
+
+
+@pytest.fixture
+def registry(registry: Registry) -> Registry:
+    """With the feature gates of PodGroups on."""
+    return dataclasses.replace(registry, features=GATES)
 
 
 def a_group(name: str = "g", least: int = 2, topology: str = "") -> PodGroup:
@@ -154,13 +169,16 @@ async def test_all_in_one_zone(registry: Registry) -> None:
 
 
 async def test_a_job_that_is_resumed_is_a_gang_again(registry: Registry) -> None:
-    gangs = dataclasses.replace(registry, features=frozenset({WORKLOAD_WITH_JOB}))
+    gangs = dataclasses.replace(registry, features=registry.features | {WORKLOAD_WITH_JOB})
     await create(registry, NODES, a_node(cpu="2"))
-    job = a_job("j", parallelism=2, completions=2, completion_mode="Indexed")
+    scheduling = JobSchedulingConfiguration(
+        scheduling_policy=WorkloadPodGroupSchedulingPolicy(gang=WorkloadPodGroupGangSchedulingPolicy())
+    )
+    job = a_job("j", parallelism=2, completions=2, completion_mode="Indexed", scheduling=scheduling)
     main = replace(job.spec.template.spec, containers=a_pod_requesting("p").spec.containers)
     job = replace(job, spec=replace(job.spec, template=replace(job.spec.template, spec=main)))
     async with running(gangs, Scheduler, JobController):
-        await create(registry, JOBS, job)
+        await create(gangs, JOBS, job)
 
         async def wait_until_placed() -> list[Pod]:
             pods = [pod for pod in await every(registry, PODS) if pod.spec.node_name and pod.metadata.name != "other"]
@@ -184,7 +202,13 @@ async def test_a_job_that_is_resumed_is_a_gang_again(registry: Registry) -> None
         await suspend(registry, False)
         (group,) = await every(registry, POD_GROUPS)
         why = "1/2 pods of the group can be placed: 0/1 nodes are available: 1 Insufficient cpu."
-        await wait_for_condition(registry, group.metadata.name, "False", "Unschedulable", why)
+
+        async def waits() -> bool:
+            found = [pod_condition(pod.status.conditions, "PodScheduled") for pod in await every(registry, PODS)]
+            return [each.message for each in found if each is not None].count(why) == 2
+
+        await until(registry, waits)
+        await wait_for_condition(registry, group.metadata.name, "True", "Scheduled", "")  # once and for all
         assert await wait_until_placed() == []
 
         await finish_pod(registry, "other")

@@ -1,6 +1,7 @@
 """Persistent volumes on a real database: claims are bound with their pods, kept while they are used, and given back."""
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from app.kinds.core.resourcequota import KIND as QUOTAS
 from app.kinds.core.resourcequota import ResourceQuota, ResourceQuotaSpec
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.volume import EphemeralVolumeSource, Volume
+from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.kinds.storage.persistentvolume import KIND as VOLUMES
 from app.kinds.storage.persistentvolume import PersistentVolume, reclaim_node
 from app.kinds.storage.persistentvolumeclaim import KIND as CLAIMS
@@ -23,12 +25,14 @@ from app.kinds.storage.persistentvolumeclaim import PersistentVolumeClaim, Persi
 from app.kinds.storage.storageclass import KIND as CLASSES
 from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
+from app.machinery.feature_gates import GENERIC_WORKLOAD
 from app.registry.agents import removed_volumes
 from app.registry.verbs import objects
 from app.registry.verbs.deletion import Demand
 from app.registry.verbs.objects import Registry
 from tests.controllers.machines import a_node
 from tests.controllers.running import events, every, running, settled, until
+from tests.controllers.scheduling.test_gang_scheduling import a_group, member
 from tests.controllers.scheduling.test_scheduler import finish_pod, nodes_of_pods, wait_for_message, wait_until_placed
 from tests.plans.volumes.storage import HAND_MADE, SHARED, a_claim, a_volume, with_claims
 from tests.registry.examples import PODS, a_pod, create, get
@@ -193,6 +197,57 @@ async def test_one_pod_at_a_time_has_a_claim_of_one_pod(registry: Registry) -> N
             return bool((await nodes_of_pods(registry))[other])
 
         await until(registry, other_placed)
+
+
+async def test_one_node_at_a_time_has_a_claim_of_one_node(registry: Registry) -> None:
+    """Pods that come at once would be spread; one that must go elsewhere waits until the others have ended."""
+    for name in ("n1", "n2"):
+        await create(registry, NODES, a_node(name, labels={"kubernetes.io/hostname": name}))
+    async with running(registry, *ALL):
+        await offered(registry, SHARED, a_claim(of="shared"))
+        await wait_for_phase(registry, "Bound")
+        await asyncio.gather(*(create(registry, PODS, a_pod_with(each, "data")) for each in "abcd"))
+
+        async def all_placed() -> list[str]:
+            placed = list((await nodes_of_pods(registry)).values())
+            return placed if all(placed) else []
+
+        (node,) = set(await until(registry, all_placed))
+        other = "n1" if node == "n2" else "n2"
+        late = a_pod_with("late", "data")
+        there = {"kubernetes.io/hostname": other}
+        await create(registry, PODS, replace(late, spec=replace(late.spec, node_selector=there)))
+        in_use = (
+            "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) unavailable due to "
+            "PersistentVolumeClaim with ReadWriteOnce access mode already in-use on another node."
+        )
+        await wait_for_message(registry, "late", in_use)
+        for each in "abcd":
+            await finish_pod(registry, each)
+
+        async def late_is_placed() -> bool:
+            return (await nodes_of_pods(registry))["late"] == other
+
+        await until(registry, late_is_placed)
+
+
+async def test_a_gang_that_must_be_spread_waits_for_its_claim_of_one_node(registry: Registry) -> None:
+    registry = dataclasses.replace(registry, features=frozenset({GENERIC_WORKLOAD}))
+    for name in ("n1", "n2"):
+        await create(registry, NODES, a_node(name, labels={"kubernetes.io/hostname": name}, pods="1"))
+    async with running(registry, *ALL):
+        await offered(registry, SHARED, a_claim(of="shared"))
+        await wait_for_phase(registry, "Bound")
+        await create(registry, POD_GROUPS, a_group())
+        for name in ("g-0", "g-1"):
+            pod = member(name)
+            await create(registry, PODS, replace(pod, spec=replace(pod.spec, volumes=with_claims(pod, "data"))))
+        in_use = (
+            "1/2 pods of the group can be placed: 0/2 nodes are available: 1 Too many pods, 1 node(s) unavailable due to "
+            "PersistentVolumeClaim with ReadWriteOnce access mode already in-use on another node."
+        )
+        await wait_for_message(registry, "g-0", in_use)
+        assert not any((await nodes_of_pods(registry)).values())
 
 
 async def removed(registry: Registry, volume: PersistentVolume, error: str = "", node: str = "n1") -> int:

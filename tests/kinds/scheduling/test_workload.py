@@ -1,5 +1,6 @@
 """Workloads, PodGroups and a Job's `spec.scheduling`: what is refused, what cannot change, what `kubectl get` shows."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -12,10 +13,19 @@ from app.kinds.batch.job import KIND as JOBS
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.kinds.scheduling.podgroup import PodGroup
+from app.kinds.scheduling.podgroup_v1alpha3 import KIND as ALPHA_GROUPS
+from app.kinds.scheduling.priorityclass import PriorityClass
 from app.kinds.scheduling.workload import KIND as WORKLOADS
 from app.kinds.scheduling.workload import Workload
-from app.machinery.errors import Cause
-from app.machinery.feature_gates import DEFAULTS, WORKLOAD_WITH_JOB, parse
+from app.kinds.scheduling.workload_v1alpha3 import KIND as ALPHA_WORKLOADS
+from app.machinery.base import ObjectMeta
+from app.machinery.errors import ApiError, Cause
+from app.machinery.feature_gates import DEFAULTS, GENERIC_WORKLOAD, TOPOLOGY_AWARE, WORKLOAD_WITH_JOB, parse
+from app.plans.admission.workload_admission import (
+    drop_disabled_group_fields,
+    drop_disabled_workload_fields,
+    with_group_priority,
+)
 from tests.build import LONG_AGO, NOW
 from tests.kinds.jobs import created, written
 
@@ -73,22 +83,22 @@ def scheduling(new: Any, old: Any = None, parallelism: int = 4, **changed: Any) 
             id="fewer than one",
         ),
         pytest.param(
-            a_group(podGroupTemplateRef={}),
-            ['spec.podGroupTemplateRef: Invalid value: "": must specify one of: `workload`'],
-            id="a reference to nothing",
-        ),
-        pytest.param(
-            a_group(podGroupTemplateRef={"workload": {"podGroupTemplateName": "No"}}),
+            a_group(workloadRef={"templateName": "No"}),
             [
-                "spec.podGroupTemplateRef.workload.workloadName: Required value",
-                f'spec.podGroupTemplateRef.workload.podGroupTemplateName: Invalid value: "No": {LABEL}',
+                "spec.workloadRef.workloadName: Required value",
+                f'spec.workloadRef.templateName: Invalid value: "No": {LABEL}',
             ],
             id="half a reference",
         ),
         pytest.param(
-            a_group(disruptionMode="Some"),
-            ['spec.disruptionMode: Unsupported value: "Some": supported values: "Pod", "PodGroup"'],
-            id="an unknown disruption mode",
+            a_group(disruptionMode={}),
+            ['spec.disruptionMode: Invalid value: "": must specify one of: `single`, `all`'],
+            id="no disruption mode",
+        ),
+        pytest.param(
+            a_group(disruptionMode={"single": {}, "all": {}}),
+            ['spec.disruptionMode: Invalid value: "{single, all}": must specify exactly one of: `single`, `all`'],
+            id="two disruption modes",
         ),
         pytest.param(
             a_group(priority=2_000_000_000),
@@ -97,7 +107,7 @@ def scheduling(new: Any, old: Any = None, parallelism: int = 4, **changed: Any) 
         ),
         pytest.param(
             a_group(schedulingConstraints={"topology": [{"key": "a"}, {"key": "b"}]}),
-            ["spec.schedulingConstraints.topology: Too many: 2: must have at most 1 items"],
+            ["spec.schedulingConstraints.topology: Too many: 2: must have at most 1 item"],
             id="two topologies",
         ),
         pytest.param(
@@ -119,7 +129,11 @@ def test_a_group_is_checked(group: PodGroup, faults: list[str]) -> None:
     ("workload", "faults"),
     [
         pytest.param(a_workload(), [], id="as it should be"),
-        pytest.param(_converted(Workload, {}), ["spec.podGroupTemplates: Required value"], id="no templates"),
+        pytest.param(
+            _converted(Workload, {}),
+            ['spec: Invalid value: "": must specify one of: `podGroupTemplates`'],
+            id="no templates",
+        ),
         pytest.param(
             a_workload(*({"name": f"t{n}", "schedulingPolicy": BASIC} for n in range(9))),
             ["spec.podGroupTemplates: Too many: 9: must have at most 8 items"],
@@ -127,7 +141,7 @@ def test_a_group_is_checked(group: PodGroup, faults: list[str]) -> None:
         ),
         pytest.param(
             a_workload(*({"name": "t", "schedulingPolicy": BASIC} for _ in range(2))),
-            ['spec.podGroupTemplates[1]: Duplicate value: {"schedulingPolicy":{"basic":{}},"name":"t"}'],
+            ['spec.podGroupTemplates[1]: Duplicate value: {"name":"t","schedulingPolicy":{"basic":{}}}'],
             id="a template twice",
         ),
         pytest.param(
@@ -137,6 +151,11 @@ def test_a_group_is_checked(group: PodGroup, faults: list[str]) -> None:
                 f"spec.podGroupTemplates[0].schedulingPolicy: {NO_POLICY}",
             ],
             id="an empty template",
+        ),
+        pytest.param(
+            a_workload(*({"name": f"t{n}", "schedulingPolicy": BASIC, "priority": n} for n in range(2))),
+            ["spec: Invalid value: null: detected multiple priority configurations"],
+            id="two priorities",
         ),
         pytest.param(
             a_workload(controllerRef={"kind": "a/b"}),
@@ -152,28 +171,41 @@ def test_a_workload_is_checked(workload: Workload, faults: list[str]) -> None:
     assert texts(WORKLOADS.validate(workload)) == faults
 
 
-def test_what_a_group_says_cannot_change() -> None:
-    old = a_group()
-    new = a_group(a_gang(5), disruptionMode="Pod")
+def test_of_what_a_group_says_only_its_count_can_change() -> None:
+    old = POD_GROUPS.prepare(a_group())
 
-    assert texts(POD_GROUPS.validate_update(new, old)) == [
-        'spec.schedulingPolicy: Invalid value: {"gang":{"minCount":5}}: field is immutable',
-        'spec.disruptionMode: Invalid value: "Pod": field is immutable',
+    assert POD_GROUPS.validate_update(POD_GROUPS.prepare(a_group(a_gang(5))), old) == []
+    assert texts(POD_GROUPS.validate_update(a_group(BASIC, disruptionMode={"all": {}}, priority=1), old)) == [
+        "spec.schedulingPolicy.basic: Invalid value: {}: field is immutable",
+        "spec.schedulingPolicy.gang: Invalid value: null: field cannot be cleared once set",
+        'spec.disruptionMode: Invalid value: {"all":{}}: field is immutable',
+        "spec.priority: Invalid value: 1: field is immutable",
     ]
 
 
-def test_what_a_workload_says_cannot_change() -> None:
-    new = a_workload(controllerRef={"apiGroup": "batch", "kind": "Job", "name": "pi"})
+def test_of_what_a_workload_says_only_its_counts_can_change() -> None:
+    other, bigger = ({"name": name, "schedulingPolicy": a_gang(5)} for name in ("other", "workers"))
+    reference = {"apiGroup": "batch", "kind": "Job", "name": "pi"}
 
-    assert texts(WORKLOADS.validate_update(new, a_workload())) == [
-        'spec.controllerRef: Invalid value: {"apiGroup":"batch","kind":"Job","name":"pi"}: field is immutable'
+    assert WORKLOADS.validate_update(a_workload(bigger), a_workload()) == []
+    assert texts(WORKLOADS.validate_update(a_workload(other, controllerRef=reference), a_workload())) == [
+        'spec.controllerRef: Invalid value: {"apiGroup":"batch","kind":"Job","name":"pi"}: field is immutable',
+        "spec.podGroupTemplates[0]: Forbidden: item may not be added",
+        "spec.podGroupTemplates: Forbidden: item may not be removed",
     ]
+
+
+def test_the_pods_of_a_group_are_disrupted_one_by_one_unless_it_says_otherwise() -> None:
+    all_or_none = a_group(disruptionMode={"all": {}})
+
+    assert msgspec.to_builtins(POD_GROUPS.prepare(a_group()).spec)["disruptionMode"] == {"single": {}}
+    assert POD_GROUPS.prepare(all_or_none) is all_or_none
 
 
 def test_the_status_of_a_group_is_the_schedulers() -> None:
-    sent = msgspec.convert(
-        {"spec": {}, "status": {"conditions": [{"type": "PodGroupScheduled", "status": "Yes"}]}}, PodGroup
-    )
+    condition = {"type": "PodGroupInitiallyScheduled", "status": "Yes"}
+    status = {"conditions": [condition], "resourceClaimStatuses": [{"name": "c"}]}
+    sent = msgspec.convert({"spec": {}, "status": status}, PodGroup)
     made = POD_GROUPS.on_create(sent, NOW)
 
     assert (made.status.conditions, made.metadata.generation) == ((), 1)
@@ -182,22 +214,73 @@ def test_the_status_of_a_group_is_the_schedulers() -> None:
         'status.conditions[0].status: Unsupported value: "Yes": supported values: "False", "True", "Unknown"',
         "status.conditions[0].lastTransitionTime: Required value: must be set",
         "status.conditions[0].reason: Required value: must be set",
+        'status.resourceClaimStatuses[0].name: Invalid value: "c": must match the name of an entry in `spec.resourceClaims`',
     ]
 
 
-def test_fields_that_nothing_acts_on_are_named() -> None:
-    kept = "accepted and kept, but this version of Jobplane does not act on it yet"
-    group = a_group(disruptionMode="PodGroup", priorityClassName="high")
+def test_the_alpha_version_is_the_same_under_another_name() -> None:
+    for kind, alpha, made in ((POD_GROUPS, ALPHA_GROUPS, a_group()), (WORKLOADS, ALPHA_WORKLOADS, a_workload())):
+        seen = alpha.outward(made)
+        assert (seen.api_version, seen.kind, seen.spec) == ("scheduling.k8s.io/v1alpha3", kind.name, made.spec)
+        assert alpha.inward(seen).api_version == kind.api_version == "scheduling.k8s.io/v1beta1"
 
-    assert POD_GROUPS.warnings(group, None) == [f"spec.priorityClassName: {kept}"]
-    assert POD_GROUPS.warnings(group, group) == WORKLOADS.warnings(a_workload(), None) == []
+
+# --- admission
+
+
+def test_fields_behind_a_gate_are_dropped_from_what_is_new() -> None:
+    behind = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
+    claims = {"resourceClaims": [{"name": "a", "resourceClaimName": "x"}]}
+    group, old = a_group(**behind, **claims), a_group(**behind)
+    workload = a_workload({"name": "t", "schedulingPolicy": BASIC, **behind})
+
+    assert drop_disabled_group_fields(group, None, DEFAULTS) == a_group()
+    assert drop_disabled_group_fields(group, None, frozenset({TOPOLOGY_AWARE})) == old
+    assert drop_disabled_group_fields(old, old, DEFAULTS) is old
+    status = msgspec.convert({"resourceClaimStatuses": [{"name": "a"}]}, type(old.status))
+    assert drop_disabled_group_fields(replace(old, status=status), old, DEFAULTS) == old
+    assert drop_disabled_group_fields(replace(group, status=status), group, DEFAULTS).status == status
+    assert (
+        drop_disabled_workload_fields(workload, None, DEFAULTS).spec.pod_group_templates[0].scheduling_constraints
+        is None
+    )
+    assert drop_disabled_workload_fields(workload, workload, DEFAULTS) == workload
+
+
+def test_a_group_has_the_priority_of_its_class() -> None:
+    high, usual = (
+        PriorityClass(metadata=ObjectMeta(name=name), value=value, global_default=name == "usual")
+        for name, value in (("high", 100), ("usual", 7))
+    )
+
+    def resolved(classes: tuple[PriorityClass, ...], **spec: Any) -> tuple[str, int | None]:
+        made = with_group_priority(a_group(**spec), {each.metadata.name: each for each in classes}).spec
+        return made.priority_class_name, made.priority
+
+    assert resolved((high,), priorityClassName="high") == ("high", 100)
+    assert resolved((high, usual)) == ("usual", 7)
+    assert resolved(()) == ("", 0)
+    for spec, why in (
+        ({"priorityClassName": "none"}, "no PriorityClass with name none was found"),
+        (
+            {"priorityClassName": "high", "priority": 1},
+            "priority set in the pod group (1) must match the priority computed (100) "
+            "based on the priority class set in the spec",
+        ),
+    ):
+        with pytest.raises(ApiError) as refused:
+            resolved((high,), **spec)
+        assert (refused.value.code, refused.value.message) == (
+            403,
+            f'podgroups.scheduling.k8s.io "w" is forbidden: {why}',
+        )
 
 
 def test_the_rows_of_kubectl_get() -> None:
-    reference = {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}
-    condition = {"type": "PodGroupScheduled", "status": "False", "reason": "Unschedulable"}
+    reference = {"workloadName": "w", "templateName": "t"}
+    condition = {"type": "PodGroupInitiallyScheduled", "status": "False", "reason": "Unschedulable"}
     group = replace(
-        a_group(podGroupTemplateRef=reference),
+        a_group(workloadRef=reference),
         status=msgspec.convert({"conditions": [condition]}, type(a_group().status)),
     )
     workload = a_workload(controllerRef={"apiGroup": "batch", "kind": "Job", "name": "pi"})
@@ -227,7 +310,7 @@ POLICY = "spec.scheduling.schedulingPolicy"
         ),
         pytest.param(
             {"schedulingPolicy": a_gang(5)},
-            [f"{POLICY}.gang.minCount: Invalid value: 5: must be less than or equal to `spec.parallelism` (4)"],
+            [f"{POLICY}.gang.minCount: Invalid value: 5: must not be greater than parallelism (4)"],
             id="more at once than may run",
         ),
         pytest.param(
@@ -268,7 +351,10 @@ GANG_OF_2 = {"schedulingPolicy": a_gang(2)}
         pytest.param(
             {"schedulingPolicy": BASIC},
             GANG_OF_2,
-            [f'{POLICY}: Invalid value: {{"basic":{{}}}}: field is immutable'],
+            [
+                f"{POLICY}: Invalid value: null: the basic/gang policy variant is immutable after creation; "
+                "only schedulingPolicy.gang.minCount may be updated"
+            ],
             id="pod by pod instead",
         ),
         pytest.param(
@@ -290,7 +376,7 @@ def test_a_cron_job_is_held_to_the_same() -> None:
 
     assert texts(CRON_JOBS.validate(cron_job)) == [
         "spec.jobTemplate.spec.scheduling.schedulingPolicy.gang.minCount: "
-        "Invalid value: 3: must be less than or equal to `spec.parallelism` (2)"
+        "Invalid value: 3: must not be greater than parallelism (2)"
     ]
 
 
@@ -316,9 +402,11 @@ def test_the_group_of_a_pod_must_have_a_name() -> None:
     ("text", "on"),
     [
         pytest.param("", DEFAULTS, id="nothing is said"),
-        pytest.param("WorkloadWithJob=true", {WORKLOAD_WITH_JOB}, id="on"),
-        pytest.param(" WorkloadWithJob = True ,", {WORKLOAD_WITH_JOB}, id="on, with spaces"),
-        pytest.param("WorkloadWithJob=true,WorkloadWithJob=false", set(), id="the last word counts"),
+        pytest.param("GenericWorkload=true", {GENERIC_WORKLOAD}, id="on"),
+        pytest.param(
+            " WorkloadWithJob = True , GenericWorkload=1", {GENERIC_WORKLOAD, WORKLOAD_WITH_JOB}, id="two, with spaces"
+        ),
+        pytest.param("GenericWorkload=true,GenericWorkload=false", set(), id="the last word counts"),
     ],
 )
 def test_gates_are_read(text: str, on: set[str]) -> None:
@@ -328,13 +416,23 @@ def test_gates_are_read(text: str, on: set[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        pytest.param("Foo=true", "unrecognized feature gate: Foo (known are: WorkloadWithJob=false)", id="unknown"),
+        pytest.param(
+            "Foo=true",
+            "unrecognized feature gate: Foo (known are: GenericWorkload=false, "
+            "TopologyAwareWorkloadScheduling=false, WorkloadWithJob=false)",
+            id="unknown",
+        ),
         pytest.param("WorkloadWithJob", "missing bool value for WorkloadWithJob", id="without a value"),
         pytest.param(
             "WorkloadWithJob=maybe", "invalid value of WorkloadWithJob=maybe, it must be true or false", id="undecided"
         ),
+        pytest.param(
+            "WorkloadWithJob=true",
+            "WorkloadWithJob is enabled, but depends on features that are disabled: [GenericWorkload]",
+            id="without another",
+        ),
     ],
 )
 def test_other_gates_are_refused(text: str, fault: str) -> None:
-    with pytest.raises(ValueError, match="^" + fault.replace("(", r"\(").replace(")", r"\)") + "$"):
+    with pytest.raises(ValueError, match="^" + re.escape(fault) + "$"):
         parse(text)

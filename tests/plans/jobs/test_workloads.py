@@ -12,26 +12,45 @@ from app.kinds.batch.job import Job, JobStatus
 from app.kinds.batch.job_annotations import AFTER
 from app.kinds.batch.job_scheduling import (
     JobSchedulingConfiguration,
-    WorkloadPodGroupAllDisruptionMode,
-    WorkloadPodGroupDisruptionMode,
     WorkloadPodGroupGangSchedulingPolicy,
     WorkloadPodGroupSchedulingPolicy,
 )
 from app.kinds.core.resourcequota import ResourceQuota
 from app.kinds.pod.pod import Pod, PodSchedulingGroup
-from app.kinds.scheduling.pod_group_schema import BasicSchedulingPolicy
+from app.kinds.scheduling.pod_group_schema import (
+    AllDisruptionMode,
+    BasicSchedulingPolicy,
+    DisruptionMode,
+    GangSchedulingPolicy,
+    PodGroupSchedulingConstraints,
+    PodGroupSchedulingPolicy,
+    PodGroupTemplate,
+    TopologyConstraint,
+    WorkloadReference,
+)
 from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.kinds.scheduling.podgroup import PodGroup
+from app.kinds.scheduling.priorityclass import PriorityClass
 from app.kinds.scheduling.workload import KIND as WORKLOADS
-from app.kinds.scheduling.workload import Workload
+from app.kinds.scheduling.workload import Workload, WorkloadSpec
 from app.machinery.base import Condition, ObjectMeta, OwnerReference
-from app.machinery.feature_gates import DEFAULTS, WORKLOAD_WITH_JOB
+from app.machinery.feature_gates import DEFAULTS, GENERIC_WORKLOAD, TOPOLOGY_AWARE, WORKLOAD_WITH_JOB
 from app.machinery.name_validation import dns_label, dns_subdomain
 from app.plans.admission.pod_admission import NO_RULES, Rules
 from app.plans.admission.refusals import ANNOTATION
-from app.plans.jobs import workloads
+from app.plans.jobs import workload_objects, workloads
 from app.plans.jobs.job import plan
-from app.plans.jobs.workloads import NO_GANG, Gang, StoredObjects, is_on, plan_gang, qualifies
+from app.plans.jobs.workloads import (
+    NO_GANG,
+    TEMPLATE_NAME,
+    Gang,
+    Management,
+    StoredObjects,
+    is_labelled_gang,
+    is_on,
+    management_of,
+    plan_gang,
+)
 from app.plans.plan import Create, Emit, Plan
 from tests.build import LONG_AGO, NOW, a_job, a_template, names, pods, stored, told, updated
 from tests.plans.admission.test_resource_quota import a_quota
@@ -39,6 +58,7 @@ from tests.plans.admission.test_resource_quota import a_quota
 SHAPE = {"parallelism": 4, "completions": 4, "completion_mode": "Indexed"}
 BASIC = JobSchedulingConfiguration()
 LABEL = "jobplane.dev/gang"
+GENERIC, BOTH_GATES = {GENERIC_WORKLOAD}, {GENERIC_WORKLOAD, WORKLOAD_WITH_JOB}
 NOTHING = StoredObjects()
 
 
@@ -48,12 +68,13 @@ def explicit(min_count: int | None = None, **more: Any) -> JobSchedulingConfigur
 
 
 def a_gang_job(status: JobStatus | None = None, metadata: dict[str, Any] | None = None, **spec: Any) -> Job:
-    return a_job(status, metadata, **(SHAPE | spec))
+    return a_job(status, metadata, **(SHAPE | {"scheduling": explicit()} | spec))
 
 
-def asked(job: Job, phases: str = "", found: StoredObjects = NOTHING) -> Gang:
+def asked(job: Job, phases: str = "", found: StoredObjects = NOTHING, *, is_gang: bool = False) -> Gang:
     numbers = count()
-    return plan_gang(job, pods(phases), found, lambda: f"uid-{next(numbers)}")
+    features = frozenset({GENERIC_WORKLOAD, TOPOLOGY_AWARE})
+    return plan_gang(job, pods(phases), found, lambda: f"uid-{next(numbers)}", features, is_gang=is_gang)
 
 
 def made(job: Job) -> tuple[Workload, PodGroup]:
@@ -83,6 +104,55 @@ def pods_made(result: Plan) -> list[Pod]:
 # --- which Jobs
 
 
+def owned(kind: str = "JobSet", **metadata: Any) -> dict[str, Any]:
+    """The metadata of a Job that a controller owns."""
+    owner = OwnerReference(api_version="x/v1", kind=kind, name="s", uid="uid-of-s", controller=True)
+    return {"owner_references": (owner,), **metadata}
+
+
+@pytest.mark.parametrize(
+    ("spec", "metadata", "management"),
+    [
+        pytest.param({}, {}, Management.BOTH, id="a gang"),
+        pytest.param({"scheduling": None, "completion_mode": "NonIndexed"}, {}, Management.BOTH, id="any other Job"),
+        pytest.param(
+            {"template": a_template(scheduling_group=PodSchedulingGroup(pod_group_name="g"))},
+            {},
+            Management.NONE,
+            id="whose pods are in a group already",
+        ),
+        pytest.param({}, owned(), Management.NONE, id="of another controller"),
+        pytest.param(
+            {}, owned(annotations={TEMPLATE_NAME: "t"}), Management.DELEGATED, id="of a controller that leaves it to us"
+        ),
+        pytest.param({"scheduling": None}, owned("CronJob"), Management.NONE, id="of a CronJob"),
+        pytest.param({}, owned("CronJob"), Management.BOTH, id="of a CronJob that says how to schedule them"),
+    ],
+)
+def test_which_objects_a_job_gets(spec: dict[str, Any], metadata: dict[str, Any], management: Management) -> None:
+    assert management_of(a_gang_job(metadata=metadata, **spec)) is management
+
+
+@pytest.mark.parametrize(
+    ("features", "namespace", "job", "on"),
+    [
+        pytest.param(DEFAULTS, "", "", False, id="off by default"),
+        pytest.param(DEFAULTS, "true", "true", False, id="off where the API is"),
+        pytest.param(GENERIC, "", "", False, id="off with the API alone"),
+        pytest.param(BOTH_GATES, "", "", True, id="on by the gate"),
+        pytest.param(GENERIC, "true", "", True, id="on in a namespace"),
+        pytest.param(GENERIC, "", "true", True, id="on for a Job"),
+        pytest.param(GENERIC, "true", "false", False, id="off for a Job in a namespace where it is on"),
+        pytest.param(BOTH_GATES, "false", "", False, id="off in a namespace"),
+        pytest.param(BOTH_GATES, "maybe", "", True, id="another word says nothing"),
+    ],
+)
+def test_the_nearest_word_counts(features: set[str], namespace: str, job: str, on: bool) -> None:
+    around, own = ({LABEL: word} if word else {} for word in (namespace, job))
+
+    assert is_on(frozenset(features), around, own) is on
+
+
 @pytest.mark.parametrize(
     ("spec", "does"),
     [
@@ -91,39 +161,14 @@ def pods_made(result: Plan) -> list[Pod]:
         pytest.param({"completion_mode": "NonIndexed"}, False, id="without indexes"),
         pytest.param({"parallelism": 1, "completions": 1}, False, id="of one pod"),
         pytest.param({"parallelism": None, "completions": None}, False, id="that says nothing"),
-        pytest.param(
-            {"template": a_template(scheduling_group=PodSchedulingGroup(pod_group_name="g"))},
-            False,
-            id="whose pods are in a group already",
-        ),
-        pytest.param(
-            {"scheduling": BASIC, "template": a_template(scheduling_group=PodSchedulingGroup(pod_group_name="g"))},
-            False,
-            id="whose pods are in a group already, whatever else it says",
-        ),
-        pytest.param({"completion_mode": "NonIndexed", "scheduling": BASIC}, True, id="that says so"),
+        pytest.param({"scheduling": BASIC}, False, id="that says how it is scheduled"),
     ],
 )
-def test_jobs_qualify(spec: dict[str, Any], does: bool) -> None:
-    assert qualifies(a_gang_job(**spec)) is does
+def test_the_label_makes_a_gang_of_a_job(spec: dict[str, Any], does: bool) -> None:
+    job = a_gang_job(**({"scheduling": None} | spec))
 
-
-@pytest.mark.parametrize(
-    ("features", "namespace", "job", "on"),
-    [
-        pytest.param(DEFAULTS, "", "", False, id="off by default"),
-        pytest.param({WORKLOAD_WITH_JOB}, "", "", True, id="on by the gate"),
-        pytest.param(DEFAULTS, "true", "", True, id="on in a namespace"),
-        pytest.param(DEFAULTS, "", "true", True, id="on for a Job"),
-        pytest.param(DEFAULTS, "true", "false", False, id="off for a Job in a namespace where it is on"),
-        pytest.param({WORKLOAD_WITH_JOB}, "false", "", False, id="off in a namespace"),
-        pytest.param({WORKLOAD_WITH_JOB}, "maybe", "", True, id="another word says nothing"),
-    ],
-)
-def test_the_nearest_word_counts(features: frozenset[str], namespace: str, job: str, on: bool) -> None:
-    around, own = ({LABEL: word} if word else {} for word in (namespace, job))
-
-    assert is_on(frozenset(features), around, own) is on
+    assert is_labelled_gang(job, {LABEL: "true"}) is does
+    assert not is_labelled_gang(job, {})
 
 
 # --- the objects
@@ -139,8 +184,8 @@ def test_a_job_gets_a_workload_and_a_group() -> None:
     (template,) = workload.spec.pod_group_templates
     assert (template.name, template.scheduling_policy.gang.min_count) == ("pi-pgt-0", 4)
     assert group.spec.scheduling_policy == template.scheduling_policy
-    source = group.spec.pod_group_template_ref.workload
-    assert (source.workload_name, source.pod_group_template_name) == (workload.metadata.name, "pi-pgt-0")
+    source = group.spec.workload_ref
+    assert (source.workload_name, source.template_name) == (workload.metadata.name, "pi-pgt-0")
     own = [
         (each.kind, each.uid, each.controller, each.block_owner_deletion) for each in group.metadata.owner_references
     ]
@@ -151,7 +196,7 @@ def test_a_job_gets_a_workload_and_a_group() -> None:
 @pytest.mark.parametrize(
     ("spec", "count"),
     [
-        pytest.param({}, 4, id="as many as run"),
+        pytest.param({"scheduling": None}, None, id="pod by pod, if it says nothing"),
         pytest.param({"scheduling": explicit()}, 4, id="as many as run, if it gives no number"),
         pytest.param({"scheduling": explicit(2)}, 2, id="as it says"),
         pytest.param({"scheduling": explicit(), "parallelism": 0}, 1, id="at least one"),
@@ -167,10 +212,44 @@ def test_how_many_must_find_a_place(spec: dict[str, Any], count: int | None) -> 
 
 
 def test_a_group_has_what_the_job_says_beside_its_policy() -> None:
-    mode = WorkloadPodGroupDisruptionMode(all=WorkloadPodGroupAllDisruptionMode())
-    _, group = made(a_gang_job(scheduling=explicit(disruption_mode=mode)))
+    mode = DisruptionMode(all=AllDisruptionMode())
+    near = PodGroupSchedulingConstraints(topology=(TopologyConstraint(key="rack"),))
+    scheduling = explicit(disruption_mode=mode, scheduling_constraints=near)
+    job = a_gang_job(scheduling=scheduling, template=a_template(priority_class_name="high"))
+    workload, group = made(job)
+    (template,) = workload.spec.pod_group_templates
 
-    assert group.spec.disruption_mode == "PodGroup"
+    for terms in (template, group.spec):
+        assert (terms.disruption_mode, terms.scheduling_constraints) == (mode, near)
+        assert terms.priority_class_name == "high"
+    off = plan_gang(job, [], NOTHING, lambda: "uid", frozenset({GENERIC_WORKLOAD}))
+    assert off.group is not None
+    assert off.group.spec.scheduling_constraints is None
+
+
+def test_a_job_with_the_label_is_a_gang_without_a_word_of_its_own() -> None:
+    job = a_gang_job(scheduling=None)
+    group = asked(job, is_gang=True).group
+
+    assert group is not None
+    assert group.spec.scheduling_policy.gang.min_count == 4
+
+
+def test_a_new_group_has_the_priority_of_its_class_or_the_job_waits() -> None:
+    job = a_gang_job(template=a_template(priority_class_name="high"))
+    classes = {"high": PriorityClass(metadata=ObjectMeta(name="high"), value=100)}
+    (group,) = (each.object for each in planned(job, Rules(classes=classes)).actions if kind_of(each) == "PodGroup")
+
+    assert group.spec.priority == 100
+    refused = planned(job)
+    assert kinds_made(refused) == []
+    assert "no PriorityClass with name high was found" in next(
+        each.message for each in refused.actions if isinstance(each, Emit)
+    )
+
+
+def kind_of(action: Any) -> str:
+    return action.object.kind if isinstance(action, Create) else ""
 
 
 job_names = some.from_regex(
@@ -240,24 +319,40 @@ def foreign(obj: Any) -> Any:
     return replace(obj, metadata=replace(obj.metadata, owner_references=(owner,)))
 
 
-def test_what_somebody_else_made_is_left_alone() -> None:
+def test_what_somebody_else_made_is_ignored() -> None:
     job, found = a_gang_job(), there(a_gang_job())
     workload, group = found.workloads[0], found.groups[0]
+
+    assert [each.kind for each in asked(job, found=StoredObjects([foreign(workload)], [group])).create] == [
+        "Workload",
+        "PodGroup",
+    ]
+    assert [each.kind for each in asked(job, found=StoredObjects([workload], [foreign(group)])).create] == ["PodGroup"]
+    more = StoredObjects([workload, foreign(workload)], [group, foreign(group)])
+    assert asked(job, found=more) == Gang(group=group)
+
+
+def test_what_is_ambiguous_is_left_alone() -> None:
+    job, found = a_gang_job(), there(a_gang_job())
+    workload, group = found.workloads[0], found.groups[0]
+
+    for twice in (StoredObjects([workload] * 2, [group]), StoredObjects([workload], [group] * 2)):
+        assert asked(job, found=twice) is NO_GANG
+
+
+def test_a_workload_of_another_form_is_refused() -> None:
+    job, found = a_gang_job(), there(a_gang_job())
+    workload = found.workloads[0]
     two = replace(workload, spec=replace(workload.spec, pod_group_templates=workload.spec.pod_group_templates * 2))
 
-    for other in (
-        StoredObjects([foreign(workload)], [group]),
-        StoredObjects([workload], [foreign(group)]),
-        StoredObjects([workload, foreign(workload)], [group]),
-        StoredObjects([workload], [group, foreign(group)]),
-        StoredObjects([two], [group]),
-    ):
-        assert asked(job, found=other) is NO_GANG
+    assert asked(job, found=StoredObjects([two])).refused == (
+        f"workload default/{workload.metadata.name} for job default/pi has 2 PodGroupTemplates, want exactly 1"
+    )
 
 
-def test_an_explicit_gang_is_resized_with_the_job() -> None:
-    found = there(a_gang_job(scheduling=explicit()))
-    result = planned(a_gang_job(JobStatus(start_time=LONG_AGO), scheduling=explicit(), parallelism=3), found=found)
+def test_a_gang_is_resized_with_the_job() -> None:
+    found = there(a_gang_job())
+    result = planned(a_gang_job(JobStatus(start_time=LONG_AGO), parallelism=3), found=found)
     workload, group = updated(result)
 
     assert workload.spec.pod_group_templates[0].scheduling_policy.gang.min_count == 3
@@ -265,8 +360,55 @@ def test_an_explicit_gang_is_resized_with_the_job() -> None:
     assert group.metadata.generation == found.groups[0].metadata.generation + 1
 
 
-def test_a_gang_by_shape_stays_as_it_is() -> None:
-    assert asked(a_gang_job(parallelism=3, completions=3), found=there(a_gang_job())).resize == ()
+def test_a_gang_stays_one_when_the_label_goes() -> None:
+    labelled = asked(a_gang_job(scheduling=None), is_gang=True)
+    found = StoredObjects([labelled.create[0]], [labelled.create[1]])  # type: ignore[list-item]
+
+    assert asked(a_gang_job(scheduling=None), found=found) == Gang(group=labelled.group)
+
+
+# --- a Job whose owner has a Workload for it
+
+
+def delegated(template: str = "t", **spec: Any) -> Job:
+    return a_gang_job(metadata=owned(annotations={TEMPLATE_NAME: template}), **spec)
+
+
+def of_the_owner(count: int = 3) -> Workload:
+    policy = PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=count))
+    templates = (PodGroupTemplate(name="t", scheduling_policy=policy),)
+    return Workload(
+        metadata=ObjectMeta(name="w", namespace="default"), spec=WorkloadSpec(pod_group_templates=templates)
+    )
+
+
+def test_a_delegated_job_gets_a_group_from_its_owners_template() -> None:
+    (group,) = asked(delegated(), found=StoredObjects([of_the_owner()])).create
+
+    assert isinstance(group, PodGroup)
+    assert group.spec.workload_ref == WorkloadReference(workload_name="w", template_name="t")
+    assert group.spec.scheduling_policy.gang.min_count == 3
+    assert [(each.kind, each.controller) for each in group.metadata.owner_references] == [("Job", True)]
+
+
+def test_a_delegated_group_follows_its_template() -> None:
+    (group,) = asked(delegated(), found=StoredObjects([of_the_owner()])).create
+    assert isinstance(group, PodGroup)
+    (resized,) = asked(delegated(), "r0", StoredObjects([of_the_owner(2)], [group])).resize
+
+    assert resized.object.spec.scheduling_policy.gang.min_count == 2
+
+
+@pytest.mark.parametrize(
+    ("template", "found", "phases"),
+    [
+        pytest.param("t", NOTHING, "", id="without the Workload"),
+        pytest.param("other", StoredObjects([of_the_owner()]), "", id="without the template"),
+        pytest.param("t", StoredObjects([of_the_owner()]), "r0", id="that has pods"),
+    ],
+)
+def test_a_delegated_job_gets_none(template: str, found: StoredObjects, phases: str) -> None:
+    assert asked(delegated(template), phases, found) is NO_GANG
 
 
 # --- what that does to the plan
@@ -370,7 +512,7 @@ def test_a_job_that_runs_is_not_held_up_by_a_full_quota() -> None:
 def test_the_hash_is_the_one_that_is_known() -> None:
     # FNV-1a of "a" is 0xe40c292c, which is 3826002220.
     alphabet = "bcdfghjklmnpqrstvwxz2456789"
-    assert workloads._hash("a") == "".join(alphabet[ord(each) % 27] for each in "3826002220")
+    assert workload_objects._hash("a") == "".join(alphabet[ord(each) % 27] for each in "3826002220")
 
 
 def test_an_object_without_a_reference_is_of_no_workload() -> None:

@@ -1,6 +1,6 @@
 """Builders of claims, volumes and classes for tests of storage, and what is stored, in dictionaries."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -102,7 +102,7 @@ def stored(
     claims: Iterable[PersistentVolumeClaim] = (),
     volumes: Iterable[PersistentVolume] = (),
     classes: Iterable[StorageClass] = (),
-    users: Collection[str] = (),
+    users: Mapping[str, str] = {},  # nodes by UIDs of pods
 ) -> Storage:
     by_claim = {each.metadata.name: each for each in claims}
     by_volume = {each.metadata.name: each for each in volumes}
@@ -113,4 +113,5 @@ def stored(
         volumes=lambda _: by_volume.values(),
         storage_class=by_class.get,
         users=lambda *_: users,
+        nodes=lambda *_: tuple(users.values()),
     )

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from app.kinds.pod.pod import Pod
 from app.kinds.storage.persistentvolume import PersistentVolume
+from app.kinds.storage.persistentvolume_schema import CSIPersistentVolumeSource
 from app.kinds.storage.persistentvolumeclaim import PersistentVolumeClaim
-from app.kinds.storage.storageclass import TopologySelectorTerm
+from app.kinds.storage.storageclass import SHARED_FOLDER, TopologySelectorTerm
 from app.kinds.storage.storageclass_schema import TopologySelectorLabelRequirement
 from app.plans.plan import Create, Update
 from app.plans.volumes import binding
@@ -41,6 +42,9 @@ GOING = a_claim(metadata={"deletion_timestamp": NOW})
 SINGLE = bound(a_claim(modes=("ReadWriteOncePod",)), a_volume(modes=("ReadWriteOncePod",)))
 
 
+MOVES = a_volume(csi=CSIPersistentVolumeSource(driver=SHARED_FOLDER, volume_handle="h"), host_path=None)
+
+
 @pytest.mark.parametrize(
     ("storage", "expected"),
     [
@@ -68,9 +72,23 @@ SINGLE = bound(a_claim(modes=("ReadWriteOncePod",)), a_volume(modes=("ReadWriteO
             id="to be had on another node",
         ),
         pytest.param(
-            stored([SINGLE], [a_volume(modes=("ReadWriteOncePod",))], users=["another"]),
+            stored([SINGLE], [a_volume(modes=("ReadWriteOncePod",))], users={"another": "n1"}),
             "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",
             id="another pod's",
+        ),
+        pytest.param(
+            stored([bound(a_claim(), MOVES)], [MOVES], users={"another": "n2"}),
+            "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOnce access mode already in-use on another node",
+            id="on another node now",
+        ),
+        pytest.param(stored([bound(a_claim(), MOVES)], [MOVES], users={"another": "n1"}), "", id="in use here"),
+        pytest.param(
+            stored([bound(a_claim(), a_volume())], [a_volume()], users={"another": "n2"}), "", id="not to be attached"
+        ),
+        pytest.param(
+            stored([bound(a_claim(modes=("ReadWriteOnce", "ReadWriteMany")), MOVES)], [MOVES], users={"another": "n2"}),
+            "",
+            id="for many nodes",
         ),
         pytest.param(stored([bound(a_claim(), a_volume(node="n1"))], [a_volume(node="n1")]), "", id="here"),
         pytest.param(stored([bound(a_claim(), a_volume())], [a_volume()]), "", id="everywhere"),

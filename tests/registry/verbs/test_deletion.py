@@ -8,7 +8,6 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from app.kinds import KINDS
 from app.kinds.core.namespace import NamespaceSpec
 from app.machinery.base import Kind
 from app.machinery.errors import ApiError
@@ -17,9 +16,9 @@ from app.registry.verbs import objects
 from app.registry.verbs.deletion import Demand
 from app.registry.verbs.objects import Registry
 from tests.conftest import Clock, Lasting
-from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, a_pod, create, example, get, named
+from tests.registry.examples import JOBS, NAMESPACES, ORDINARY, PODS, a_job, a_pod, create, example, get, named
 
-STORED = [kind for kind in KINDS if not kind.stored_as]
+STORED = [kind for kind in ORDINARY if not kind.storage]
 every_kind = pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.resource) for kind in STORED])
 every_other = pytest.mark.parametrize("kind", [pytest.param(k, id=k.resource) for k in STORED if k is not NAMESPACES])
 HOLD = "example.com/hold"

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from app.kinds import KINDS
 from app.kinds.core.event import Event
 from app.machinery.base import Kind, Object
 from app.machinery.errors import ApiError
@@ -14,9 +13,9 @@ from app.registry import codec
 from app.registry.verbs import deletion, objects
 from app.registry.verbs.deletion import Demand
 from app.registry.verbs.objects import Preconditions, Registry
-from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, a_pod, create, example, get, named, read
+from tests.registry.examples import JOBS, NAMESPACES, ORDINARY, PODS, a_job, a_pod, create, example, get, named, read
 
-STORED = [kind for kind in KINDS if not kind.stored_as]
+STORED = [kind for kind in ORDINARY if not kind.storage]
 every_kind = pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.resource) for kind in STORED])
 with_status = pytest.mark.parametrize("kind", [pytest.param(k, id=k.resource) for k in STORED if k.has_status])
 namespaced = pytest.mark.parametrize("kind", [pytest.param(k, id=k.resource) for k in STORED if k.namespaced])

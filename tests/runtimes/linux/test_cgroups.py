@@ -90,6 +90,17 @@ def test_an_agent_alone_in_its_cgroup_makes_room(host: FakeHost) -> None:
     assert (here / "agent/cgroup.procs").read_text() == str(PID)
 
 
+def test_an_agent_with_company_in_a_scope_of_its_user_has_them_in_that_user_s_slice(host: FakeHost) -> None:
+    """As `systemd-run --user --scope -p Delegate=yes jobplane up` makes it: API and Postgres are in the scope, too."""
+    here = host.unified("/user.slice/user@1000.service/app.slice/run-1.scope", members=f"{PID}\n1\n2\n")
+    found = host.find()
+
+    assert found.why == ""
+    assert found.cgroups
+    assert {folder.parent for folder in found.cgroups.folders.values()} == {here.parent}
+    assert not (here / "agent").exists()
+
+
 def test_an_agent_with_company_stays_and_says_why(host: FakeHost) -> None:
     here = host.unified("/mine/it", members=f"{PID}\n1\n")
     (here.parent / "cgroup.subtree_control").mkdir()

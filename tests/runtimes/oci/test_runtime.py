@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import tempfile
+from contextlib import suppress
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from app.runtimes.base import ContainerKey, Dns, Security, StartError
 from app.runtimes.linux import process_table
 from app.runtimes.oci import container as oci_container
+from app.runtimes.oci.sandboxes import NODE_SHM
 from app.runtimes.process.files import Folder
 from tests.runtimes.conftest import FOREVER, PATIENCE, STUBBORN, Lab, a_key, exits, output_of, raw, script
 from tests.runtimes.test_conformance_surroundings import NUMBER, printed
@@ -43,15 +46,31 @@ def crun_of(folder: Folder) -> int:
 
 async def test_a_pod_has_a_hostname_and_name_servers(lab: Lab) -> None:
     pod = {"hostname": "my-host", "dns": Dns(servers=["10.1.2.3"], searches=["a.example"])}
-    found = await printed(lab, "hostname; echo $HOSTNAME; cat /etc/resolv.conf; grep -c my-host /etc/hosts", pod=pod)
+    found = await printed(
+        lab, "hostname; cat /etc/hostname; echo $HOSTNAME; cat /etc/resolv.conf; grep -c my-host /etc/hosts", pod=pod
+    )
 
-    assert found.splitlines() == ["my-host", "my-host", "search a.example", "nameserver 10.1.2.3", "1"]
+    assert found.splitlines() == ["my-host", "my-host", "my-host", "search a.example", "nameserver 10.1.2.3", "1"]
 
 
 async def test_containers_of_a_pod_share_memory_segments_but_not_the_node_s(lab: Lab) -> None:
     first, second = [await printed(lab, "readlink /proc/self/ns/ipc", a_key(name=name)) for name in "ab"]
 
     assert first == second != os.readlink("/proc/self/ns/ipc") + "\n"
+
+
+async def test_containers_of_a_pod_share_a_memory_file_system_that_no_other_pod_sees(lab: Lab) -> None:
+    see = "cat /dev/shm/* 2>/dev/null; stat -c %a /dev/shm; df -k /dev/shm | tail -n 1 | awk '{print $2}'; :"
+    await printed(lab, "echo mine > /dev/shm/file", a_key(name="a"))
+
+    assert (await printed(lab, see, a_key(name="b"))).split() == ["mine", "1777", "65536"]
+    assert (await printed(lab, see, a_key(pod="pod-2"))).split() == ["1777", "65536"]
+    assert not [*NODE_SHM.glob("file")]
+
+
+async def test_a_pod_with_the_node_s_ipc_has_the_node_s_memory_file_system(lab: Lab) -> None:
+    with tempfile.NamedTemporaryFile(dir=NODE_SHM) as file:
+        assert await printed(lab, f"ls {file.name}", pod={"host_ipc": True}) == f"{file.name}\n"
 
 
 @pytest.mark.parametrize(
@@ -186,6 +205,23 @@ async def test_what_is_killed_while_there_is_no_agent_does_not_go_on(lab: Lab, t
     assert raw(await lab.log(key)) == b"ready\n"
 
 
+async def test_containers_go_on_without_the_fork_server_and_others_get_a_new_one(lab: Lab) -> None:
+    key = await lab.start(FOREVER)
+    os.kill(lab.runtime._forks._pid, signal.SIGKILL)  # type: ignore[attr-defined]
+
+    assert (await lab.run(exits(3), a_key(attempt=1))).exit_code == 3
+    assert (await lab.runtime.status(key)).state == "running"  # type: ignore[union-attr]
+    assert (await lab.stop(key, 10)).exit_code == 143
+
+
+async def test_a_container_inherits_no_file_and_no_ignored_signal(lab: Lab) -> None:
+    *files, ignored = (await printed(lab, "ls /proc/self/fd; grep SigIgn /proc/self/status | cut -f 2")).split()
+    ours = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD, signal.SIGXFSZ)
+
+    assert files == ["0", "1", "2", "3"]  # the last is that of `ls`
+    assert [each for each in ours if int(ignored, 16) >> (each - 1) & 1] == []
+
+
 async def test_a_command_of_an_agent_that_died_is_ended_by_the_next(lab: Lab, tmp_path: Path) -> None:
     key = await lab.start(FOREVER)
     session = await lab.runtime.execute(key, ["sh", "-c", "trap '' HUP TERM; echo started; sleep 4712; echo"])
@@ -219,6 +255,22 @@ async def test_nothing_of_a_removed_pod_is_left(lab: Lab, tmp_path: Path) -> Non
     assert process_table.look(holder.pid) is None
     assert [name for name in os.listdir(tmp_path / "state/oci") if not name.startswith(".lock")] == []
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
+
+
+async def test_a_pod_that_is_removed_while_a_container_starts_leaves_nothing(lab: Lab, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, a_key())
+    await lab.sandbox()
+    starting = asyncio.create_task(lab.start(FOREVER))
+    while not folder.path.exists() and not starting.done():  # noqa: ASYNC110 - nothing tells of folders
+        await asyncio.sleep(0)
+    await lab.runtime.remove_sandbox("pod-1")
+    with suppress(StartError):
+        await starting
+        await lab.runtime.remove_sandbox("pod-1")
+
+    assert await lab.runtime.list() == []
+    assert [name for name in os.listdir(tmp_path / "state/oci") if not name.startswith(".lock")] == []
+    await none_runs(folder)
 
 
 async def test_after_a_crash_of_the_machine_nothing_is_taken_for_alive(lab: Lab, tmp_path: Path) -> None:

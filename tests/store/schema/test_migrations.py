@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import json
 import pkgutil
 import re
 import shutil
@@ -111,6 +112,33 @@ async def test_tokens_of_before_have_ids_by_which_they_are_revoked(empty: str) -
     assert await query(empty, "select id, uses from tokens order by digest") == [
         ("303132333435", None),
         ("x7k2pq", None),
+    ]
+
+
+async def test_groups_of_before_are_those_of_kubernetes_1_37_with_their_pods(empty: str) -> None:
+    await migrate(empty, "0015")
+    owner = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "name": "g", "uid": "u"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "ownerReferences": [owner]}}
+    group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "spec": {"disruptionMode": "PodGroup"}}
+    for number, (kind, obj) in enumerate((("pods", pod), ("podgroups.scheduling.k8s.io", group)), start=1):
+        columns = "kind, namespace, name, uid, marks, revision"
+        values = "$1, 'default', 'x', 'u', '{}', $2"
+        body = json.dumps(obj, separators=(",", ":")).encode()
+        await query(
+            empty, f"insert into history ({columns}, change, body) values ({values}, 'A', $3)", kind, number, body
+        )
+        await query(empty, f"insert into heads ({columns}, deleting) values ({values}, false)", kind, number)
+
+    await migrate(empty)
+    (pod_body,), (group_body,) = await query(empty, "select body from history order by revision")
+    assert json.loads(pod_body)["metadata"]["ownerReferences"][0]["apiVersion"] == "scheduling.k8s.io/v1beta1"
+    assert json.loads(group_body)["apiVersion"] == "scheduling.k8s.io/v1beta1"
+    assert json.loads(group_body)["spec"] == {"disruptionMode": {"all": {}}}
+
+    await run_alembic(empty, lambda config: command.downgrade(config, "0015"))
+    assert [json.loads(body) for (body,) in await query(empty, "select body from history order by revision")] == [
+        pod,
+        group,
     ]
 
 

@@ -12,9 +12,9 @@ from app.kinds.batch.job_annotations import AFTER
 from app.machinery.durations import parse_span
 from app.machinery.quantity import parse
 from app.main.cli_errors import CommandError
+from app.plans.kubelet.image_pulls import NO_IMAGE
 
 CONTAINER = "main"
-NO_IMAGE = "none"  # a pod must name an image; the process runtime does not look at it
 GPU = "nvidia.com/gpu"
 QUEUE = "kueue.x-k8s.io/queue-name"
 LONGEST_NAME = 52  # of a Job: its pods' names end with an index and five letters

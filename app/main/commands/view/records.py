@@ -7,7 +7,6 @@ import msgspec
 from app.kinds.batch.job import Job
 from app.machinery.errors import ApiError
 from app.main.cli_errors import CommandError
-from app.main.commands.view.job_view import jobs_path
 from app.plans.jobs.job_record import JobRecord
 
 if TYPE_CHECKING:
@@ -44,15 +43,7 @@ async def list_records(api: "Api", namespace: str, query: dict[str, str], limit:
 
 
 async def find_uid(api: "Api", namespace: str, name: str) -> str:
-    """Return the UID of the Job of that name, or of the newest one that is gone; a UID stands for itself."""
-    try:
-        return (await api.read(jobs_path(namespace, name), Job)).metadata.uid
-    except ApiError as error:
-        if error.code != NOT_FOUND:
-            raise
-    found = await list_records(api, namespace, {"name": name}, 1)
-    if found:
-        return str(found[0]["metadata"]["uid"])
+    """Return the UID of the newest Job of that name, there or gone; a UID stands for itself."""
     try:
         return str((await api.request_json("GET", records_path(namespace, name)))["metadata"]["uid"])
     except ApiError as error:

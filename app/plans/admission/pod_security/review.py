@@ -1,14 +1,15 @@
 """Review by Pod Security: pods are refused by the namespace's `enforce`, and warned of and audited by the other two modes.
 
-What makes pods (Job, CronJob, PodTemplate) is never refused, only warned of and audited: its pods are refused when they are
-created. Rules and words are those of k8s.io/pod-security-admission. Pure. `pod_admission` calls it for new objects, the
-registry's strategies for changed ones.
+What makes pods (Job, CronJob, Deployment, ReplicaSet, PodTemplate) is never refused, only warned of and audited: its pods are
+refused when they are created. Rules and words are those of k8s.io/pod-security-admission. Pure. `pod_admission` calls it for
+new objects, the registry's strategies for changed ones.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
+from app.kinds.apps.apps_schema import Deployment, ReplicaSet
 from app.kinds.batch.cronjob import CronJob
 from app.kinds.batch.job import Job
 from app.kinds.core.namespace import Namespace
@@ -68,6 +69,8 @@ def _pod_of(obj: Object) -> tuple[Mapping[str, str], PodSpec] | None:
         template = obj.spec.template
     elif isinstance(obj, CronJob):
         template = obj.spec.job_template.spec.template
+    elif isinstance(obj, Deployment | ReplicaSet):
+        template = obj.spec.template
     elif isinstance(obj, PodTemplate):
         template = obj.template
     else:

@@ -11,6 +11,7 @@ import msgspec
 from app.kinds.admission.policy_expressions import program, variables_in
 from app.kinds.admission.policy_schema import ValidatingAdmissionPolicySpec
 from app.machinery.cel import CelError
+from app.machinery.custom.rules import RuleFailure
 
 Inputs = Mapping[str, Any]
 LONGEST_MESSAGE = 5 * 1024  # of a messageExpression, in bytes, as in Kubernetes
@@ -24,12 +25,16 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """What a policy says. `applies`: False if a match condition excludes the request. `error`: what could not be evaluated."""
+    """What a policy says. `applies`: False if a match condition excludes the request. `error`: what could not be evaluated.
+
+    rules: of a custom object's schema, instead of a policy: those that it breaks.
+    """
 
     applies: bool = True
     failures: tuple[Failure, ...] = ()
     notes: Mapping[str, str] = {}
     error: str = ""
+    rules: tuple[RuleFailure, ...] = ()
 
 
 NO_MATCH = Findings(applies=False)

@@ -9,6 +9,7 @@ from app.kinds.admission.policy_schema import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
 )
+from app.kinds.admission.webhook_schema import RuleWithOperations
 from app.machinery.base import Kind, LabelSelector
 from app.machinery.selectors import from_label_selector
 
@@ -52,7 +53,7 @@ def in_force(
 def could_match(bound: Sequence[Bound], kind: Kind, operation: str, subresource: str = "") -> bool:
     """Return whether any policy is about the resource at all. Cheap: most requests end here."""
     return any(
-        _matches_rule(rule, kind, operation, subresource)
+        matches_rule(rule, kind, operation, subresource)
         for each in bound
         if (match := each.policy.spec.match_constraints) is not None
         for rule in match.resource_rules
@@ -76,7 +77,7 @@ def _applies(bound: Bound, target: Target) -> bool:
 def _matches(match: MatchResources, target: Target) -> bool:
     def is_named(rules: Iterable[NamedRuleWithOperations]) -> bool:
         return any(
-            _matches_rule(rule, target.kind, target.operation, target.subresource)
+            matches_rule(rule, target.kind, target.operation, target.subresource)
             and (not rule.resource_names or target.name in rule.resource_names)
             for rule in rules
         )
@@ -86,20 +87,26 @@ def _matches(match: MatchResources, target: Target) -> bool:
     if is_named(match.exclude_resource_rules):
         return False
     labels = target.namespace_labels  # what is in no namespace, and is none, is not excluded by its selector
-    if labels is not None and not _selects(match.namespace_selector, [labels]):
+    if labels is not None and not selects(match.namespace_selector, [labels]):
         return False
-    return _selects(match.object_selector, target.label_sets)
+    return selects(match.object_selector, target.label_sets)
 
 
-def _selects(selector: LabelSelector | None, label_sets: Iterable[Mapping[str, str]]) -> bool:
+def selects(selector: LabelSelector | None, label_sets: Iterable[Mapping[str, str]]) -> bool:
+    """Return whether a selector matches any of the label sets. An empty one matches all."""
     if selector is None or not (selector.match_labels or selector.match_expressions):
         return True
     made = from_label_selector(selector)
     return any(made.matches(dict(labels)) for labels in label_sets)
 
 
-def _matches_rule(rule: NamedRuleWithOperations, kind: Kind, operation: str, subresource: str) -> bool:
-    """Each stored kind has one version here, so both match policies mean the same; versions of Events are one kind."""
+def matches_rule(
+    rule: NamedRuleWithOperations | RuleWithOperations, kind: Kind, operation: str, subresource: str
+) -> bool:
+    """Return whether a rule is about an operation on a resource.
+
+    Each stored kind has one version for policies, so both match policies mean the same; versions of Events are one kind.
+    """
     if not ({"*", operation} & {*rule.operations} and {"*", kind.group} & {*rule.api_groups}):
         return False
     if not {"*", kind.version} & {*rule.api_versions}:

@@ -6,6 +6,7 @@
 create or replace function commit_write_sets(
     sets int[], kinds text[], namespaces text[], names text[], uids text[], changes text[], expected bigint[],
     bodies bytea[], labellings text[], old_labellings text[], owners text[], nodes text[], deletings boolean[], origin text,
+    dormants text[] default null, expiries timestamptz[] default null, -- not given by processes of an earlier version
     out previous bigint, out refused int[]
 ) language plpgsql as $$
 declare
@@ -37,20 +38,27 @@ begin
     where change <> 'G' and in_set <> all (bad_sets);
 
     if 'A' = any (changes) then
-        insert into heads (kind, namespace, name, uid, revision, deleting, owner, node, marks)
-        select kind, namespace, name, uid, previous + item, deleting, owner, node, mark
-        from unnest(sets, kinds, namespaces, names, uids, changes, deletings, owners, nodes, labellings)
-            with ordinality as i(in_set, kind, namespace, name, uid, change, deleting, owner, node, mark, item)
+        insert into heads (kind, namespace, name, uid, revision, deleting, owner, node, marks, dormant, expires_at)
+        select kind, namespace, name, uid, previous + item, deleting, owner, node, mark, i.dormant, expiry
+        from unnest(sets, kinds, namespaces, names, uids, changes, deletings, owners, nodes, labellings, dormants, expiries)
+            with ordinality as i(in_set, kind, namespace, name, uid, change, deleting, owner, node, mark, dormant, expiry, item)
         where change = 'A' and in_set <> all (bad_sets);
     end if;
     if 'M' = any (changes) then
-        update heads h set revision = previous + i.item, deleting = i.deleting, owner = i.owner, node = i.node, marks = i.mark
-        from unnest(sets, kinds, namespaces, names, changes, deletings, owners, nodes, labellings)
-            with ordinality as i(in_set, kind, namespace, name, change, deleting, owner, node, mark, item)
+        update heads h set revision = previous + i.item, deleting = i.deleting, owner = i.owner, node = i.node, marks = i.mark,
+            dormant = i.dormant, expires_at = i.expiry
+        from unnest(sets, kinds, namespaces, names, changes, deletings, owners, nodes, labellings, dormants, expiries)
+            with ordinality as i(in_set, kind, namespace, name, change, deleting, owner, node, mark, dormant, expiry, item)
         where i.change = 'M' and i.in_set <> all (bad_sets)
             and h.kind = i.kind and h.namespace = i.namespace and h.name = i.name;
     end if;
     if 'D' = any (changes) then
+        -- Controllers do not hold all pods: that these have no owner any more must outlive a crash.
+        insert into departed_owners (uid)
+        select i.uid from unnest(sets, kinds, uids, changes) as i(in_set, kind, uid, change)
+        where i.change = 'D' and i.kind = 'jobs.batch' and i.in_set <> all (bad_sets)
+            and exists (select from heads h where h.owner = i.uid)
+        on conflict do nothing;
         delete from heads h
         using unnest(sets, kinds, namespaces, names, changes) as i(in_set, kind, namespace, name, change)
         where i.change = 'D' and i.in_set <> all (bad_sets)

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from app.controllers.batch.jobs import JobController
 from app.controllers.garbage_collection.garbage_collector import GarbageCollector
+from app.controllers.interning import CONTROLLER_UID, JobInterner, PodInterner, PodStub, PodStubs
 from app.controllers.manager import new_mirror
-from app.controllers.pod_interning import CONTROLLER_UID, PodInterner, PodStub, PodStubs
+from app.kinds.batch.job import Job
 from app.kinds.core.configmap import ConfigMap
 from app.kinds.pod.pod import Pod, PodStatus
-from app.machinery.base import Condition, OwnerReference
+from app.machinery.base import Condition, ManagedFieldsEntry, OwnerReference
 from app.plans.jobs.finalizers import TRACKING, remove_tracking
 from app.plans.plan import Plan, Update
 from app.registry.codec import write_of
@@ -193,3 +194,32 @@ async def test_the_controllers_mirror_shares_what_it_reads(registry: Registry) -
     assert isinstance(one, Pod)
     assert isinstance(other, Pod)
     assert one.spec.containers is other.spec.containers
+
+
+def stored_job(name: str) -> Job:
+    """As it is read: nothing of it is anybody else's."""
+    job = a_job()
+    labels = {CONTROLLER_UID: f"uid-{name}"}
+    fields = ManagedFieldsEntry(manager="m", operation="Update", time=NOW, fields_v1={"f:spec": {"f:template": {}}})
+    template = replace(job.spec.template, metadata=replace(job.spec.template.metadata, labels=labels))
+    done = Condition(type="Complete", status="True", reason="CompletionsReached", message="all are")
+    job = replace(
+        job,
+        metadata=replace(job.metadata, name=name, uid=f"uid-{name}", labels=labels, managed_fields=(fields,)),
+        spec=replace(job.spec, template=template),
+        status=replace(job.status, conditions=(done,)),
+    )
+    return msgspec.json.decode(msgspec.json.encode(job), type=Job)
+
+
+def test_jobs_of_one_shape_share_it() -> None:
+    interner = JobInterner()
+    one, other = (interner.intern(stored_job(name)) for name in ("one", "other"))
+
+    assert isinstance(one, Job)
+    assert isinstance(other, Job)
+    assert one.spec.template.spec is other.spec.template.spec
+    assert one.spec.template.metadata.labels is one.metadata.labels
+    assert one.metadata.managed_fields[0].fields_v1 is other.metadata.managed_fields[0].fields_v1
+    assert one.status.conditions[0].message is other.status.conditions[0].message
+    assert (one, other) == (stored_job("one"), stored_job("other"))
