@@ -16,8 +16,6 @@ from benchmarks.case import Case
 from benchmarks.cluster import Checkout
 from benchmarks.figures import Figure
 
-LONGEST = 400.0  # seconds for one run of one case
-
 
 @dataclass(frozen=True)
 class Run:
@@ -61,7 +59,7 @@ async def all_of(
 async def _once(result: Result, runs: list[Run], checkout: Checkout, scale: float) -> None:
     began, busy, own = time.monotonic(), processes.busy(), _own_cpu()
     try:
-        async with asyncio.timeout(LONGEST):
+        async with asyncio.timeout(result.case.longest):
             figures = await result.case.run(checkout, scale)
     except Exception as error:  # whatever it is, the other cases go on
         why = "".join(traceback.format_exception(error))

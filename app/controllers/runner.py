@@ -5,7 +5,6 @@ their write sets share transactions. What was planned from a stale mirror is ref
 """
 
 import asyncio
-import heapq
 import time
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
@@ -13,6 +12,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
+from app.controllers.delaying_queue import DelayingQueue
 from app.controllers.metrics.workqueue import WorkqueueMetrics
 from app.controllers.planned_write import PlannedWrite
 from app.machinery.base import Object
@@ -33,8 +33,6 @@ _SLOW_SECONDS = 0.005  # seconds of CPU time: a key that takes longer to plan re
 _REST = 19.0  # times as long as it took
 _LONGEST_REST = 1.0
 _MOST_WAITING = 1_000  # keys whose plans wait for something
-_LONGEST_WAIT = 60.0  # seconds; then a clock that was set forward is noticed
-_STEP_SECONDS = 1.0  # by which a clock may differ and still count as going
 
 
 class Controller(Protocol):
@@ -97,10 +95,7 @@ class Runner:
         self._recorder = Recorder(controller.component)
         self._metrics = WorkqueueMetrics(registry.metrics, controller.component)
         self._dirty: dict[Key, float] = {}  # since when, by time.perf_counter
-        self._later: list[tuple[float, Key]] = []  # by `registry.elapsed`
-        # When a key is next to be looked at: of its entries in `_later`, only the one for this moment counts.
-        self._due: dict[Key, float] = {}
-        self._offset = self._clock_offset()
+        self.delayed = DelayingQueue(registry.clock, registry.elapsed)
         self._failures: dict[Key, int] = {}
         self._resting: dict[Key, bool] = {}  # True if it is to be looked at afterwards
         self._in_work: dict[Key, bool] = {}  # the same, of keys that are planned or written just now
@@ -135,23 +130,8 @@ class Runner:
         self._enqueue_after(key, at - self._registry.clock())
 
     def _enqueue_after(self, key: Key, delay: timedelta) -> None:
-        due = self._registry.elapsed() + delay.total_seconds()
-        if key not in self._due or due < self._due[key]:
-            self._due[key] = due
-            heapq.heappush(self._later, (due, key))
+        if self.delayed.add_after(key, delay):
             self._wake.set()
-
-    def _clock_offset(self) -> float:
-        return self._registry.clock().timestamp() - self._registry.elapsed()
-
-    def _notice_a_clock_set_forward(self) -> None:
-        """Keys that wait for a time of day are due that much earlier."""
-        step = self._clock_offset() - self._offset
-        if abs(step) >= _STEP_SECONDS:
-            self._offset += step
-        if step >= _STEP_SECONDS:
-            self._later = [(due - step, key) for due, key in self._later]
-            self._due = {key: due - step for key, due in self._due.items()}
 
     async def run(self) -> None:
         """Run until cancelled; then writes that still wait in the writer's queue are withdrawn."""
@@ -203,19 +183,15 @@ class Runner:
     async def _wait(self) -> None:
         """Return when some key is to be looked at."""
         while True:
-            self._notice_a_clock_set_forward()
-            now = self._registry.elapsed()
-            while self._later and self._later[0][0] <= now:
-                due, key = heapq.heappop(self._later)
-                if self._due.get(key) == due:
-                    del self._due[key]
-                    self.enqueue(key)
+            for key in self.delayed.take_due():
+                self.enqueue(key)
             if self._dirty:
                 return
             self._wake.clear()
-            seconds = min(self._later[0][0] - now, _LONGEST_WAIT) if self._later else _LONGEST_WAIT
             try:
-                async with asyncio.timeout(max(0.001, seconds)):  # wait_for may swallow a cancellation before 3.12
+                async with asyncio.timeout(
+                    self.delayed.seconds_to_next()
+                ):  # wait_for may swallow a cancellation before 3.12
                     await self._wake.wait()
             except TimeoutError:
                 continue

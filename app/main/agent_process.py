@@ -9,6 +9,7 @@ import ctypes
 import fcntl
 import os
 import sys
+import tempfile
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -68,19 +69,29 @@ def node_names(runtime: RuntimeChoice, name: str, count: int) -> tuple[str, ...]
 def exec_agent(config: AgentConfig) -> NoReturn:
     """Execute the agent's process in place of this one.
 
-    The settings go through a pipe, as some are secret. The old command line stays visible behind the new one.
+    The settings go through a file without a name, as some are secret. The old command line stays visible behind the new one.
     """
-    reading, writing = os.pipe()
-    os.set_inheritable(reading, True)
-    os.write(writing, config.encode())
-    os.close(writing)
-    os.execv(sys.executable, [*command(__name__), str(reading), "app.main.cli", *sys.argv[1:]])  # noqa: S606 - no shell is needed
+    file = _hold(config.encode())
+    os.execv(sys.executable, [*command(__name__), str(file), "app.main.cli", *sys.argv[1:]])  # noqa: S606 - no shell is needed
+
+
+def _hold(data: bytes) -> int:
+    """Return a descriptor, for the program that is executed next, to read the data from. A pipe would take 64 KiB at most."""
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("agent-config")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.write(descriptor, data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.set_inheritable(descriptor, True)
+    return descriptor
 
 
 def main() -> None:
-    """Entry point of the executed program: read the settings from the pipe, and run the agent."""
-    with open(int(sys.argv[1]), "rb") as pipe:
-        config = decode(pipe.read())
+    """Entry point of the executed program: read the settings, and run the agent."""
+    with open(int(sys.argv[1]), "rb") as file:
+        config = decode(file.read())
     node: Fields = {} if config.is_simulated else {"node": config.node_names[0]}
     log_output.start(config.log_level, config.log_format, "agent", **node)
     keep_last_words()

@@ -142,4 +142,5 @@ CASE = Case(
     name="kept-jobs",
     about="100,000 finished Jobs of one pod each are kept: memory of the controllers, their start, and the next Job",
     run=run,
+    longest=1_800.0,  # most of it makes them, by `--scale 10` a million
 )

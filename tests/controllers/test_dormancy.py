@@ -159,7 +159,7 @@ async def test_one_timer_serves_all_that_have_a_ttl(registry: Registry) -> None:
         await ends(registry, await pods(registry, "Pending"), "Succeeded")
         await holds(registry, made.mirror, jobs=0, pods=0)
         await settled(registry, 0.1)
-        assert [*made.runners[0]._due] == [EXPIRY]
+        assert [*made.runners[0].delayed.due] == [EXPIRY]
 
 
 async def set_ttl(registry: Registry, ttl: int | None) -> None:

@@ -235,7 +235,7 @@ async def test_asked_often_to_look_later_it_looks_once(registry: Registry) -> No
             loop.runner.enqueue(KEY)
         await loop.looked(20)
 
-        assert len(loop.runner._later) == 1
+        assert [*loop.runner.delayed.due] == [KEY]
 
 
 async def test_one_that_breaks_does_not_stop_the_others(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:

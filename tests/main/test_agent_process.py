@@ -128,3 +128,18 @@ def test_containers_do_not_inherit_the_descriptor_of_last_words() -> None:
 
     assert words.name in before
     assert words.name not in after
+
+
+def test_a_fleet_whose_names_fill_more_than_a_pipe_starts(tmp_path: Path) -> None:
+    """5,000 names are 80 KiB; a pipe takes 64."""
+    (tmp_path / "token").write_text("token")
+    command = ("agent", "--runtime", "simulated", "--nodes", "5000", "--data-dir", str(tmp_path))
+    server = ("--server", "http://127.0.0.1:1", "--token-file", str(tmp_path / "token"))
+    with subprocess.Popen(
+        [sys.executable, "-m", "app.main.cli", *command, *server], stderr=subprocess.PIPE, text=True
+    ) as agent:
+        try:
+            assert agent.stderr is not None
+            assert next(line for line in agent.stderr if "node=simulated-" in line)
+        finally:
+            agent.kill()

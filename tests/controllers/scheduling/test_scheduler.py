@@ -252,7 +252,10 @@ async def test_those_without_a_place_do_not_keep_others_from_theirs(
         await wait_until_bound(registry, 1)
         await settled(registry, 0.2)
         assert controllers.runners[0]._dirty == {}  # once all had their turn, it rests
-        assert min(controllers.runners[0]._due.values()) - registry.elapsed() >= timedelta(minutes=4).total_seconds()
+        assert (
+            min(controllers.runners[0].delayed.due.values()) - registry.elapsed()
+            >= timedelta(minutes=4).total_seconds()
+        )
 
     assert (await nodes_of_pods(registry))["small"] == "n1"
 
