@@ -31,6 +31,7 @@ from app.runtimes.linux import process_table
 from app.runtimes.linux.cgroups import Cgroups
 from app.runtimes.linux.folder_removal import FolderRemover
 from app.runtimes.linux.process_table import Identity
+from app.runtimes.process import container as process_container
 from app.runtimes.process import files, sessions
 from app.runtimes.process import launch as process_launch
 from app.runtimes.process import status as process_status
@@ -260,8 +261,10 @@ class ShimRuntime(ABC):
 
     def _was_let_go(self, folder: Folder) -> bool:
         """If not, an agent died while it was starting this one, and nothing is left: the next start is the first."""
-        shim = folder.shim()
-        if folder.was_let_go() or (shim and process_table.lives(shim, self._boot)):
+        if (shim := folder.shim()) and (pidfd := self._open_pidfd(shim)) >= 0:
+            process_container.await_go(folder, pidfd)
+            os.close(pidfd)
+        if folder.was_let_go():
             return True
         shutil.rmtree(folder.path, ignore_errors=True)
         cgroup.remove(self._cgroups_of(folder))

@@ -3,6 +3,10 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,9 +15,11 @@ from app.runtimes.base import ContainerKey, StartError
 from app.runtimes.linux import cgroup_roots, process_table
 from app.runtimes.linux.process_table import Identity
 from app.runtimes.logs.log_format import HEAD
+from app.runtimes.process import launch as process_launch
 from app.runtimes.process import logs as process_logs
 from app.runtimes.process import status as process_status
 from app.runtimes.process.files import Folder
+from app.runtimes.process.launch import SHIM
 from app.runtimes.process.runtime import ProcessRuntime
 from tests.runtimes.conftest import FOREVER, LEAVES_ITS_SESSION, PATIENCE, Behaviour, Lab, a_key, exits, raw, script
 
@@ -247,6 +253,45 @@ async def test_a_container_that_was_never_let_go_is_started(process: Lab, root: 
     assert [status.key.name for status in await process.runtime.list()] == ["other"]
 
     assert (await process.run(exits(3))).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "ran"), [pytest.param("", "", id="not let go"), pytest.param("go\n", "x\n", id="let go")]
+)
+async def test_a_shim_that_is_slow_to_begin_runs_once_or_never(
+    process: Lab, root: Path, tmp_path: Path, line: str, ran: str
+) -> None:
+    """It lives when the next agent looks, and has yet to find whether the last one let it go."""
+    await process.run(exits(0), a_key(name="other"))
+    await process.runtime.close()
+    trace = tmp_path / "trace"
+    with slow_shim(folder(root), line, ["sh", "-c", f"echo x >>{trace}; exit 3"]):
+        await process.restart()
+        status = await process.run(script(f"echo y >>{trace}; exit 3"))
+
+    assert (status.exit_code, status.reason) == (3, "Error")
+    assert trace.read_text() == (ran or "y\n")
+
+
+@contextmanager
+def slow_shim(made: Folder, line: str, command: list[str]) -> Iterator[None]:
+    """A shim of an agent that died after it had written down who the shim is. `line`: what it said before."""
+    made.create()
+    arguments = [str(SHIM), str(made.path), "/", "", process_launch.program("setsid"), "", sys.executable, "--"]
+    shim = subprocess.Popen(
+        ["sh", "-c", 'sleep 0.5; exec sh "$@"', "sh", *arguments, *command],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    seen = process_table.look(shim.pid)
+    assert seen
+    made.record({}, Identity(seen.pid, seen.start, process_table.boot_id()))
+    with shim:  # waits for its end
+        assert shim.stdin
+        shim.stdin.write(line)
+        shim.stdin.close()
+        yield
 
 
 async def test_a_start_that_was_cut_short_is_told_and_not_repeated(process: Lab, root: Path) -> None:
