@@ -44,16 +44,16 @@ class ProcessContainer:
     commands: set[ExecSession] = field(default_factory=set)
 
     def first(self) -> Process | None:
-        """The container's first process, once its identity is recorded; looked up once."""
-        self.process = self.process or self.folder.main()
+        """The container's first process, once its identity is recorded; looked up again if the shim had to repeat the start."""
+        if self.process is None or not process_table.is_running(self.process):
+            self.process = self.folder.main()
         return self.process
 
     async def main(self) -> Process | None:
         """The container's process, once its identity is recorded; None if it has ended."""
         while not self.ended.is_set():
             if main := self.folder.main():
-                now = process_table.look(main.pid)
-                return main if now and now.start == main.start else None
+                return main if process_table.is_running(main) else None
             await self.ends(NOT_YET)
         return None
 
