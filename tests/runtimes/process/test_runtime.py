@@ -306,6 +306,33 @@ async def test_a_start_that_was_cut_short_is_told_and_not_repeated(process: Lab,
     assert (status.reason, status.exit_code, status.message) == ("StartError", 128, process_status.NEVER_RAN)
 
 
+@pytest.mark.parametrize("run", [None, b"", b"go\n"], ids=["no word", "an empty file", "the word"])
+async def test_after_a_crash_of_the_machine_a_container_of_which_little_is_on_disk_does_not_run_again(
+    process: Lab, root: Path, run: bytes | None
+) -> None:
+    """It may have run: what it wrote down of itself had not reached the disk."""
+    ended = (await process.run(script("echo one; exit 5"), a_key(name="other"))).key
+    await process.runtime.close()
+    stranger = await asyncio.create_subprocess_exec("sleep", "1000")
+    seen = process_table.look(stranger.pid)
+    assert seen
+    old = folder(root)
+    old.create()
+    old.record({}, Identity(seen.pid, seen.start, "x"))
+    old.write("exec-1", b"%d %d\n" % (seen.pid, seen.start))
+    if run is not None:
+        old.write("run", run)
+    await process.restart()
+    status = await process.run(exits(0))
+
+    assert (status.reason, status.exit_code) == ("ContainerStatusUnknown", None)
+    assert (await process.ended(ended)).exit_code == 5
+    assert raw(await process.log(ended)) == b"one\n"
+    assert process_table.is_running(seen)
+    stranger.kill()
+    await stranger.wait()
+
+
 @pytest.mark.parametrize("what", ["start", "boot"])
 async def test_another_process_with_the_same_pid_is_not_taken_for_the_shim(process: Lab, root: Path, what: str) -> None:
     await process.run(exits(0), a_key(name="other"))
