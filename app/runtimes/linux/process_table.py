@@ -60,6 +60,12 @@ def look(pid: int) -> Process | None:
     return None if process.state in "ZX" else process
 
 
+def is_running(process: Process) -> bool:
+    """Return whether one of this boot is not dead so far."""
+    now = look(process.pid)
+    return now is not None and now.start == process.start
+
+
 def lives(identity: Identity, boot: str) -> bool:
     process = look(identity.pid)
     return identity.boot == boot and process is not None and process.start == identity.start

@@ -1,7 +1,9 @@
 """Container run of the process runtime: its processes, and how they are stopped."""
 
 import asyncio
+import select
 import signal
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from app.structured_logging import Logger
 
 KILL_AGAIN = 1.0  # seconds between one SIGKILL and the next
 NOT_YET = 0.005  # seconds between looks for the first signs of a process that was just started
+BEGINS_WITHIN = 60.0  # seconds for a shim whose agent died; then it is killed
 
 logger = Logger(__name__)
 
@@ -41,16 +44,16 @@ class ProcessContainer:
     commands: set[ExecSession] = field(default_factory=set)
 
     def first(self) -> Process | None:
-        """The container's first process, once its identity is recorded; looked up once."""
-        self.process = self.process or self.folder.main()
+        """The container's first process, once its identity is recorded; looked up again if the shim had to repeat the start."""
+        if self.process is None or not process_table.is_running(self.process):
+            self.process = self.folder.main()
         return self.process
 
     async def main(self) -> Process | None:
         """The container's process, once its identity is recorded; None if it has ended."""
         while not self.ended.is_set():
             if main := self.folder.main():
-                now = process_table.look(main.pid)
-                return main if now and now.start == main.start else None
+                return main if process_table.is_running(main) else None
             await self.ends(NOT_YET)
         return None
 
@@ -102,3 +105,16 @@ class ProcessContainer:
             async with asyncio.timeout(seconds):
                 await self.ended.wait()
         return self.ended.is_set()
+
+
+def await_go(folder: Folder, pidfd: int) -> None:
+    """Return once the shim of an agent that died has begun to run the container, or has ended. Blocks.
+
+    A shim may be slow to begin, and until then nobody else can tell whether it was let go.
+    """
+    ended, latest = select.poll(), time.monotonic() + BEGINS_WITHIN
+    ended.register(pidfd, select.POLLIN)
+    while not folder.was_let_go() and not ended.poll(NOT_YET * 1000):
+        if time.monotonic() > latest:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)

@@ -36,6 +36,8 @@ _SHELL = "/bin/sh"
 RESET = frozenset(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 _THEIRS, _KEPT = 5, 6  # descriptors of the container's input or terminal, and of its other end
 _INSIDE = 4  # the descriptor on which bubblewrap tells the pid of the command
+_SET_UP = 7  # the descriptor of which bubblewrap reads one byte when all is mounted, before it runs the command
+_AGAIN = b"again\n" * 4  # what the shim finds there, whole, if bubblewrap failed before: a mount of the host went away
 _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")  # that any user may run, unlike ours
 _ODD_VARIABLE = "JOBPLANE_ODD_ENVIRONMENT"
@@ -172,6 +174,8 @@ def open_streams(folder: Folder, launch: Launch) -> Iterator[dict[int, int]]:
         with folder.open_folder() as inner:
             for name, number in (("out", 1), ("err", 2), ("inside", _INSIDE))[: 3 if launch.wrapped else 2]:
                 targets[open_ordinary(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, inner)] = number
+        if launch.wrapped:
+            targets[_filled_pipe(_AGAIN)] = _SET_UP
         if launch.keeps not in ("", "console"):
             theirs, kept = _pair(launch.keeps)
             targets |= {theirs: _THEIRS, kept: _KEPT}
@@ -191,11 +195,22 @@ def _shim_arguments(launch: Launch, setsid: str) -> list[str]:
     return [launch.working_dir, " ".join(map(str, launch.cgroups)), setsid, launch.keeps, sys.executable]
 
 
+def _filled_pipe(content: bytes) -> int:
+    """One end of it; the other is closed."""
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, content)
+        return fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, _SET_UP + 1)
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
 def _pair(keeps: str) -> list[int]:
     """Both ends of the container's input or terminal, out of the way of the descriptors that they will have."""
     opened = os.openpty()[::-1] if keeps == "tty" else os.pipe()
     try:
-        return [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _KEPT + 1) for fd in opened]
+        return [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _SET_UP + 1) for fd in opened]
     finally:
         for fd in opened:
             os.close(fd)
@@ -246,7 +261,8 @@ def _working_dir(path: str, mounts: list[Mount]) -> str:
 
 def _wrap(launch: Launch, program: str, mounts: list[str]) -> Launch:
     chdir = ["--chdir", launch.working_dir]
-    command = [program, "--info-fd", str(_INSIDE), *mounts, *chdir, "--", *launch.command]
+    told = ["--info-fd", str(_INSIDE), "--block-fd", str(_SET_UP)]
+    command = [program, *told, *mounts, *chdir, "--", *launch.command]
     return replace(launch, command=command, working_dir="/", wrapped=True)
 
 

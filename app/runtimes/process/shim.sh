@@ -1,6 +1,7 @@
 # Runs one container, keeps its exit code on disk, and outlives the agent that started it (see process.py).
 # Usage: sh shim.sh STATE_DIR WORKING_DIR CGROUPS SETSID KEEPS PYTHON COMMAND...
 # stdin gives a line once the agent has written down who we are; stdout and stderr are the container's.
+# 7, if the command is bubblewrap's: it reads a byte there before it runs the container.
 # KEEPS, if not empty: what keeper.py keeps; then 5 is the container's input or terminal, and 6 its other end.
 state=$1 folder=$2 cgroups=$3 setsid=$4 keeps=$5 python=$6
 shift 6
@@ -11,25 +12,31 @@ cd /
 trap : HUP INT QUIT TERM # only the container's end ends us
 keeper=
 if [ "$keeps" ]; then
-    ( trap '' TERM; exec "$python" -IS "${0%/*}/keeper.py" "$state" "$keeps" 3>&- 4>&- 5>&- ) &
+    ( trap '' TERM; exec "$python" -IS "${0%/*}/keeper.py" "$state" "$keeps" 3>&- 4>&- 5>&- 7<&- ) &
     keeper=$!
     exec 6>&-
 fi
-(
-    read -r me rest </proc/self/stat && echo "$me
+while :; do
+    (
+        read -r me rest </proc/self/stat && echo "$me
 $me $rest" >>"$state/run" || exit 128
-    for each in $cgroups; do echo 0 >"$each/cgroup.procs" || exit 128; done
-    cd "$folder" || exit 128
-    unset OLDPWD
-    exec </dev/null 2>&3 3>&-
-    if [ "$keeps" ]; then exec <&5 5>&-; fi
-    if [ "$keeps" = tty ]; then
-        exec >&0 2>&0
-        exec "$setsid" -c "$@"
-    fi
-    exec "$setsid" "$@"
-)
-code=$?
+        for each in $cgroups; do echo 0 >"$each/cgroup.procs" || exit 128; done
+        cd "$folder" || exit 128
+        unset OLDPWD
+        exec </dev/null 2>&3 3>&-
+        if [ "$keeps" ]; then exec <&5 5>&-; fi
+        if [ "$keeps" = tty ]; then
+            exec >&0 2>&0
+            exec "$setsid" -c "$@"
+        fi
+        exec "$setsid" "$@"
+    )
+    code=$?
+    # bubblewrap fails if a mount of the host goes away while it copies them all. Then it has left 7 whole, and nothing has run.
+    [ $code = 1 ] && read -r word <&7 && [ "$word" = again ] || break
+    : >"$state/inside"
+    echo go >"$state/run" || break
+done
 { read -r go && read -r main; } <"$state/run" && kill -KILL "-$main" # a container's end is the end of all in it
 # Of the oci runtime: if its crun was killed, the container goes on. What has the container's root now is what the pid stands for.
 if [ -f "$state/pid" ]; then

@@ -31,6 +31,7 @@ from app.runtimes.linux import process_table
 from app.runtimes.linux.cgroups import Cgroups
 from app.runtimes.linux.folder_removal import FolderRemover
 from app.runtimes.linux.process_table import Identity
+from app.runtimes.process import container as process_container
 from app.runtimes.process import files, sessions
 from app.runtimes.process import launch as process_launch
 from app.runtimes.process import status as process_status
@@ -259,17 +260,23 @@ class ShimRuntime(ABC):
                 container.ended.set()
 
     def _was_let_go(self, folder: Folder) -> bool:
-        """If not, an agent died while it was starting this one, and nothing is left: the next start is the first."""
-        shim = folder.shim()
-        if folder.was_let_go() or (shim and process_table.lives(shim, self._boot)):
+        """If not, an agent died while it was starting this one, and nothing is left: the next start is the first.
+
+        What a crash of the machine took may have been the word that it was: it counts as let go.
+        """
+        if (shim := folder.shim()) and (pidfd := self._open_pidfd(shim)) >= 0:
+            process_container.await_go(folder, pidfd)
+            os.close(pidfd)
+        if folder.was_let_go() or (shim and shim.boot != self._boot):
             return True
         shutil.rmtree(folder.path, ignore_errors=True)
         cgroup.remove(self._cgroups_of(folder))
         return False
 
     def _adopt_container(self, folder: Folder) -> ProcessContainer:
-        self._end_leftover_commands(folder)
         shim = folder.shim()
+        if shim and shim.boot == self._boot:  # else their numbers are others'
+            self._end_leftover_commands(folder)
         pidfd = self._open_pidfd(shim) if shim else -1  # before the code is read: a code may come at any time
         status = self._read_end(folder)
         if status is None and pidfd >= 0:
@@ -292,7 +299,7 @@ class ShimRuntime(ABC):
         """The shim is dead and left no code: what it watched over may not go on."""
         cgroup.kill_all(self._cgroups_of(folder))
         self._kill_lost(folder)
-        return process_status.conclude_lost(folder)
+        return process_status.conclude_lost(folder, self._boot)
 
     # Starts and ends
 

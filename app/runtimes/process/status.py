@@ -50,9 +50,13 @@ def conclude(folder: Folder, verdict: Conclusion) -> ContainerStatus:
     )
 
 
-def conclude_lost(folder: Folder) -> ContainerStatus:
-    """The shim is dead and left no code. Without a record of its process the command was not reached, as far as is known."""
-    if folder.main() is None:
+def conclude_lost(folder: Folder, boot: str) -> ContainerStatus:
+    """The shim is dead and left no code. Without a record of its process the command was not reached, as far as is known.
+
+    A crash of the machine may have taken that record: of another boot nothing is known.
+    """
+    shim = folder.shim()
+    if folder.main() is None and shim and shim.boot == boot:
         return conclude(folder, Conclusion(128, "StartError", NEVER_RAN))
     return conclude(folder, Conclusion(None, "ContainerStatusUnknown", LOST))
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from app.runtimes.base import ContainerKey, Dns, Security, StartError
+from app.runtimes.linux import cgroups as cgroup
 from app.runtimes.linux import process_table
 from app.runtimes.oci import container as oci_container
 from app.runtimes.oci.sandboxes import NODE_SHM
@@ -273,8 +274,10 @@ async def test_a_pod_that_is_removed_while_a_container_starts_leaves_nothing(lab
     await none_runs(folder)
 
 
-async def test_after_a_crash_of_the_machine_nothing_is_taken_for_alive(lab: Lab, tmp_path: Path) -> None:
-    """As if it had booted again: all processes are gone, and their numbers are others', such as ours."""
+@pytest.mark.parametrize("kept", [True, False], ids=["all files are on disk", "the word that it was let go is not"])
+async def test_after_a_crash_of_the_machine_nothing_is_taken_for_alive(lab: Lab, tmp_path: Path, *, kept: bool) -> None:
+    """As if it had booted again: all processes, mounts and cgroups are gone, and pids are others', such as ours."""
+    ended = (await lab.run(script("echo one; exit 5"), a_key(name="ended"))).key
     key = await lab.start(STUBBORN)
     await lab.logged(key, b"ready")
     folder, pod = folder_of(tmp_path, key), tmp_path / "state/oci/pod-1"
@@ -285,19 +288,28 @@ async def test_after_a_crash_of_the_machine_nothing_is_taken_for_alive(lab: Lab,
     for pid in (shim.pid, crun_of(folder), *runs(folder), holder.pid):
         process_table.kill(pid, signal.SIGKILL)
     await none_runs(folder)
+    await cgroup.remove_until_gone([each for one in (key, ended) for each in folder_of(tmp_path, one).cgroups()])
     for path in (path for path in pod.rglob("*") if path.is_file() and path.stat().st_size < 1 << 16):
         content = path.read_bytes().replace(holder.boot.encode(), b"0" * len(holder.boot))
+        content = content.replace(b'"shim":[%d,' % shim.pid, b'"shim":[%d,' % os.getpid())
         path.write_bytes(content.replace(b'"pid":%d' % holder.pid, b'"pid":%d' % os.getpid()))
+    (folder.path / "pid").write_bytes(b"%d" % os.getpid())
+    if not kept:
+        (folder.path / "run").unlink()
     await lab.restart()
 
     status = await lab.ended(key)
     assert (status.exit_code, status.reason) == (None, "ContainerStatusUnknown")
     assert raw(await lab.log(key)) == b"ready\n"
+    assert ((await lab.ended(ended)).exit_code, raw(await lab.log(ended))) == (5, b"one\n")
     assert [*await lab.runtime.sandboxes()] == []
     after = await lab.sandbox()
     assert not address or after.ip != address
+    assert (await lab.run(exits(0))).reason == "ContainerStatusUnknown"  # not once more
     assert (await lab.run(exits(3), a_key(attempt=1))).exit_code == 3
     await lab.runtime.remove_sandbox("pod-1")
+    assert not pod.exists()
+    assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
     assert await lab.runtime.list() == []
     async with asyncio.timeout(PATIENCE):  # the kernel takes the links away a moment after the last process
         while link_of(address) in os.listdir("/sys/class/net"):  # noqa: ASYNC110 - nothing tells of links

@@ -1,5 +1,7 @@
 """Volumes for plain processes, where bubblewrap can be used, and what is said where it cannot."""
 
+import shutil
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from app.runtimes.base import Mount, RuntimeInfo, StartError
 from app.runtimes.process import mounts as process_mounts
 from app.runtimes.process.runtime import ProcessRuntime
 from tests.needs import lacking
-from tests.runtimes.conftest import Behaviour, Lab, exits, raw, script
+from tests.runtimes.conftest import FOREVER, Behaviour, Lab, exits, raw, script
 
 
 def exists(path: str) -> bool:
@@ -40,6 +42,49 @@ def test_bubblewrap_is_tried_again_for_a_mount_of_the_host_may_go_while_it_copie
     program.chmod(0o755)
 
     assert process_mounts.usable(str(program)) == is_usable
+
+
+@pytest.fixture
+async def failing(tmp_path: Path) -> AsyncIterator[Callable[[int], Lab]]:
+    """A lab whose bubblewrap fails the first times at what the host may do to it, before it runs a command."""
+    program, tries, labs = tmp_path / "bwrap", tmp_path / "tries", []
+
+    def make(failures: int) -> Lab:
+        real = shutil.which("bwrap") or lacking("bubblewrap is not installed")
+        program.write_text(
+            f'#!/bin/sh\necho >>"{tries}"\n[ "$(wc -l <"{tries}")" -gt {failures} ] && exec {real} "$@"\n'
+            f"exec {real} --info-fd 4 --dev-bind / / --bind /no/such /no/such true\n"
+        )
+        program.chmod(0o755)
+        labs.append(Lab(lambda: ProcessRuntime(tmp_path / "state", bubblewrap=str(program))))
+        return labs[0]
+
+    yield make
+    await labs[0].close()
+
+
+@pytest.mark.parametrize(("failures", "ran"), [(0, 1), (1, 1), (4, 1), (5, 0)])
+@pytest.mark.parametrize("code", [0, 1, 7])
+async def test_a_container_runs_once_when_bubblewrap_fails_at_a_mount_of_the_host(
+    failing: Callable[[int], Lab], tmp_path: Path, failures: int, ran: int, code: int
+) -> None:
+    lab, source = failing(failures), tmp_path / "source"
+    source.mkdir()
+    mounts = [Mount(source=source, target="/data")]
+    status = await lab.run(script(f"echo x >>/data/trace; exit {code}"), mounts=mounts)
+
+    assert status.exit_code == (code if ran else 1)
+    assert [path.read_text() for path in source.iterdir()] == ["x\n"] * ran
+
+
+async def test_a_container_that_was_repeated_is_told_to_stop(failing: Callable[[int], Lab], tmp_path: Path) -> None:
+    lab = failing(2)
+    key = await lab.start(FOREVER, mounts=[Mount(source=tmp_path, target="/data")])
+    await lab.logged(key, b"ready\n")
+    assert [usage.key for usage in await lab.runtime.usage()] == [key]
+    await lab.restart()
+
+    assert (await lab.stop(key, 60)).exit_code == 143
 
 
 @pytest.mark.parametrize(

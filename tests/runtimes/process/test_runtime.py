@@ -3,6 +3,10 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,9 +15,11 @@ from app.runtimes.base import ContainerKey, StartError
 from app.runtimes.linux import cgroup_roots, process_table
 from app.runtimes.linux.process_table import Identity
 from app.runtimes.logs.log_format import HEAD
+from app.runtimes.process import launch as process_launch
 from app.runtimes.process import logs as process_logs
 from app.runtimes.process import status as process_status
 from app.runtimes.process.files import Folder
+from app.runtimes.process.launch import SHIM
 from app.runtimes.process.runtime import ProcessRuntime
 from tests.runtimes.conftest import FOREVER, LEAVES_ITS_SESSION, PATIENCE, Behaviour, Lab, a_key, exits, raw, script
 
@@ -249,6 +255,45 @@ async def test_a_container_that_was_never_let_go_is_started(process: Lab, root: 
     assert (await process.run(exits(3))).exit_code == 3
 
 
+@pytest.mark.parametrize(
+    ("line", "ran"), [pytest.param("", "", id="not let go"), pytest.param("go\n", "x\n", id="let go")]
+)
+async def test_a_shim_that_is_slow_to_begin_runs_once_or_never(
+    process: Lab, root: Path, tmp_path: Path, line: str, ran: str
+) -> None:
+    """It lives when the next agent looks, and has yet to find whether the last one let it go."""
+    await process.run(exits(0), a_key(name="other"))
+    await process.runtime.close()
+    trace = tmp_path / "trace"
+    with slow_shim(folder(root), line, ["sh", "-c", f"echo x >>{trace}; exit 3"]):
+        await process.restart()
+        status = await process.run(script(f"echo y >>{trace}; exit 3"))
+
+    assert (status.exit_code, status.reason) == (3, "Error")
+    assert trace.read_text() == (ran or "y\n")
+
+
+@contextmanager
+def slow_shim(made: Folder, line: str, command: list[str]) -> Iterator[None]:
+    """A shim of an agent that died after it had written down who the shim is. `line`: what it said before."""
+    made.create()
+    arguments = [str(SHIM), str(made.path), "/", "", process_launch.program("setsid"), "", sys.executable, "--"]
+    shim = subprocess.Popen(
+        ["sh", "-c", 'sleep 0.5; exec sh "$@"', "sh", *arguments, *command],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    seen = process_table.look(shim.pid)
+    assert seen
+    made.record({}, Identity(seen.pid, seen.start, process_table.boot_id()))
+    with shim:  # waits for its end
+        assert shim.stdin
+        shim.stdin.write(line)
+        shim.stdin.close()
+        yield
+
+
 async def test_a_start_that_was_cut_short_is_told_and_not_repeated(process: Lab, root: Path) -> None:
     await process.run(exits(0), a_key(name="other"))
     await process.runtime.close()
@@ -259,6 +304,33 @@ async def test_a_start_that_was_cut_short_is_told_and_not_repeated(process: Lab,
     status = await process.run(exits(0))
 
     assert (status.reason, status.exit_code, status.message) == ("StartError", 128, process_status.NEVER_RAN)
+
+
+@pytest.mark.parametrize("run", [None, b"", b"go\n"], ids=["no word", "an empty file", "the word"])
+async def test_after_a_crash_of_the_machine_a_container_of_which_little_is_on_disk_does_not_run_again(
+    process: Lab, root: Path, run: bytes | None
+) -> None:
+    """It may have run: what it wrote down of itself had not reached the disk."""
+    ended = (await process.run(script("echo one; exit 5"), a_key(name="other"))).key
+    await process.runtime.close()
+    stranger = await asyncio.create_subprocess_exec("sleep", "1000")
+    seen = process_table.look(stranger.pid)
+    assert seen
+    old = folder(root)
+    old.create()
+    old.record({}, Identity(seen.pid, seen.start, "x"))
+    old.write("exec-1", b"%d %d\n" % (seen.pid, seen.start))
+    if run is not None:
+        old.write("run", run)
+    await process.restart()
+    status = await process.run(exits(0))
+
+    assert (status.reason, status.exit_code) == ("ContainerStatusUnknown", None)
+    assert (await process.ended(ended)).exit_code == 5
+    assert raw(await process.log(ended)) == b"one\n"
+    assert process_table.is_running(seen)
+    stranger.kill()
+    await stranger.wait()
 
 
 @pytest.mark.parametrize("what", ["start", "boot"])
