@@ -54,11 +54,11 @@ else
 endif
 
 test-units: setup
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER) $(OPERATORS))
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER) $(OPERATORS))
 
 # What starts whole Jobplanes: a file's tests share one. They mostly wait: hence more of them than two cores.
 test-whole: setup
-	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS))
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS))
 
 test-browser: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(BROWSER)
