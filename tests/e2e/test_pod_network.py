@@ -1,6 +1,6 @@
 """Two machines, each with an agent of the oci runtime: pods get addresses of --pod-cidr, and reach each other by name.
 
-With JOBPLANE_ENGINES=all, there are four, and each has containerd without a CNI configuration and an agent of the cri runtime, too.
+With JOBPLANE_ENGINES=all, there are four, each with containerd without a CNI configuration and an agent of the cri runtime, too.
 """
 
 import shutil
