@@ -54,19 +54,20 @@ else
 endif
 
 test-units: setup
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER) $(OPERATORS))
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER) $(OPERATORS))
 
 # What starts whole Jobplanes: a file's tests share one. They mostly wait: hence more of them than two cores.
 test-whole: setup
-	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS))
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS))
 
 test-browser: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(BROWSER)
 
 # What takes half an hour and more: a thousand examples of every property, every kubectl that is found (`make test` has the
-# newest), more and older client libraries, all of the docker runtime, attacks and kills on every engine (in `make test` on process
-# and oci), twenty kills of whatever process (five), a hundred of agents, engines and what oci has in place of one, a hundred of
-# schedulers (one), 20,000 requests of the fuzzers, PyTorch on two nodes (5 GB, fetched once), the manifests of Kubernetes' manual
+# newest), streams of the oldest that are killed, more and older client libraries, all of the docker runtime, whole Jobs of cri, four
+# machines in one pod network (in `make test` two), attacks and kills on every engine (in `make test` on process and oci),
+# twenty kills of whatever process (five), a hundred of agents, engines and what oci has in place of one, a hundred of schedulers
+# (one), twenty of what records Jobs (one), 20,000 requests of the fuzzers, PyTorch on two nodes (5 GB, fetched once), the manifests of Kubernetes' manual
 # (with images, if JOBPLANE_WEBSITE names a checkout of github.com/kubernetes/website), 20,000 pods on 1,000 simulated nodes,
 # 20,000 Jobs in the page, operators of the batch world, built with Go from their public source (half an hour and 5 GB, once), and
 # Podman, if there is one.

@@ -29,7 +29,7 @@ from tests.build import EVERY_API, NOW
 from tests.e2e import migrated_postgres
 
 # How long an example takes depends on who else is busy: there are no deadlines.
-hypothesis.settings.register_profile("quick", max_examples=50, deadline=None)
+hypothesis.settings.register_profile("quick", max_examples=25, deadline=None)
 hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("JOBPLANE_PROPERTIES", "quick"))
 

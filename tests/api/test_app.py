@@ -46,6 +46,11 @@ def test_every_endpoint_of_our_own_is_here() -> None:
     assert not [path for path in paths if "{" in filled(path)]
 
 
+def test_an_application_has_the_routes_as_they_are_declared(registry: Registry) -> None:
+    """FastAPI's `include_router` makes them once more for each application: that is half of what a test of them takes."""
+    assert {id(route) for route in ROUTES} <= {id(route) for route in create_app(registry).routes}
+
+
 async def test_every_endpoint_is_authorized(registry: Registry, url: str) -> None:
     """401 without a token, 403 or 404 for a user without rights: but for probes and the authority's certificate."""
     token = await issue(registry, User(name="mallory", groups=(AUTHENTICATED,)))

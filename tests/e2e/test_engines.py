@@ -1,6 +1,6 @@
 """A Jobplane whose containers come from images, with kubectl: Jobs run, are looked into, and outlive their agent.
 
-JOBPLANE_ENGINES=all is with Docker, too.
+JOBPLANE_ENGINES=all is with containerd and Docker, too.
 """
 
 import os
@@ -42,8 +42,8 @@ def images_of_oci() -> Iterator[Path]:
     yield from oci_images.folder()
 
 
-# Docker's: in long runs. What its runtime promises is tested by tests/runtimes in any.
-@pytest.fixture(scope="module", params=["cri", "oci", *(["docker"] if ALL_ENGINES else [])])
+# Docker's and containerd's: in long runs. What its runtime promises is tested by tests/runtimes in any.
+@pytest.fixture(scope="module", params=["oci", *(["cri", "docker"] if ALL_ENGINES else [])])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """That of oci gives pods a network of their own, unless we are an ordinary user."""
     more = []

@@ -3,7 +3,7 @@ hundred pods.
 
 Every pod runs once, every line that it wrote is kept once, and nothing of a pod runs on or is left with the agent; what a
 killed engine leaves of its own may stay (docs/known-limits.md). JOBPLANE_NODE_KILLS=1 is all of it, 10 is ten rounds, and
-without it there are only the first kills of the first Job, of forty pods, on the node with containerd;
+without it there are only the first kills of the first Job, of two dozen pods, on the node with containerd;
 JOBPLANE_NODE_KILLS_SEED repeats one.
 """
 
@@ -38,7 +38,7 @@ DONE_SECONDS = 180
 GONE_SECONDS = 60
 ROUNDS = int(os.environ.get("JOBPLANE_NODE_KILLS", "0"))
 JOBS = 2 * ROUNDS or 1  # on each node
-PODS, KILLS = (100, None) if ROUNDS else (40, 4)  # of a Job; all that are planned, or the first
+PODS, KILLS = (100, None) if ROUNDS else (24, 4)  # of a Job; all that are planned, or the first
 SEED = os.environ.get("JOBPLANE_NODE_KILLS_SEED")
 
 SLOW, LINES = 8, 60  # lines written one by one, and all of them, the others at the very end

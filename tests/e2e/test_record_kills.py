@@ -24,7 +24,7 @@ from tests.e2e.cluster import until
 from tests.e2e.parts import Parts
 from tests.ui.jobs import make_job
 
-KILLS = int(os.environ.get("JOBPLANE_TEST_RECORD_KILLS", "3"))
+KILLS = int(os.environ.get("JOBPLANE_TEST_RECORD_KILLS", "1"))
 JOBS_BETWEEN_KILLS = 30
 SECONDS = 120
 NODES = 8

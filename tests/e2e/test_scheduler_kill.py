@@ -31,6 +31,8 @@ NODES = 8
 # Three sizes of pods that fill no node to the brim, more at once than there is room for, of Jobs that do not end.
 SIZES = {"small": "9600m", "medium": "16", "large": "22400m"}
 AT_ONCE = 30
+# How long a pod runs. Of many kills some should hit a bind; with one, pods by the hundred only take the processor.
+POD_SECONDS = 0.4 if KILLS > 1 else 2
 
 HOLDER = "select object->'spec'->>'holderIdentity', revision from leases where name = 'jobplane-controllers'"
 STANDING_BY = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
@@ -107,7 +109,7 @@ def test_whoever_acts_may_be_killed_at_any_moment(parts: Parts) -> None:
 def _endless(name: str, cpu: str) -> dict[str, Any]:
     job = a_job(name, "true", completions=100_000, parallelism=AT_ONCE)
     template = job["spec"]["template"]
-    template["metadata"] = {"annotations": {"jobplane.dev/simulate": "seconds=0.4"}}
+    template["metadata"] = {"annotations": {"jobplane.dev/simulate": f"seconds={POD_SECONDS}"}}
     template["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
     return job
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.e2e import processes
 from tests.e2e.cluster import Cluster, free_port, until
-from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, oldest_and_newest
+from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, found
 from tests.e2e.manifests import a_container
 
-KUBECTLS = oldest_and_newest()
+KUBECTLS = [*found()[:-1][:1], *found()[-1:]]  # the oldest, too, if JOBPLANE_KUBECTLS asks for it
 pytestmark = pytest.mark.skipif(not KUBECTLS, reason="kubectl is not installed")
 
 
@@ -23,11 +23,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     assert running.surprises() == ""
 
 
-@pytest.fixture(scope="module", params=[0, -1], ids=["the oldest kubectl", "the newest kubectl"])
+@pytest.fixture(scope="module", params=KUBECTLS, ids=lambda path: path.name)
 def kubectl(
     request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Kubectl]:
-    made = Kubectl.at(KUBECTLS[request.param], cluster, tmp_path_factory.mktemp("home"))
+    made = Kubectl.at(request.param, cluster, tmp_path_factory.mktemp("home"))
     made("create", "namespace", made.namespace)
     containers = [a_container("main", "while read line; do echo got $line; done") | {"stdin": True}]
     spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": containers}
