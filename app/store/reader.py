@@ -285,7 +285,7 @@ def _page(query: Query) -> tuple[str, _Values]:
     if query.deleting is not None:
         where.append(f"h.deleting = {values.add(query.deleting)}")
     if query.awake:
-        where.append(_AWAKE)
+        where.append(_AWAKE if query.kind in DORMANT_KINDS else "h.dormant is null")
     where += _has_wanted(query, values)
     page = f"""select h.kind, h.namespace, h.name, h.uid, h.revision, {_content(query, "h", "s", values)}
         from heads h join history s using (revision) where {" and ".join(where)}
