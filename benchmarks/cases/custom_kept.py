@@ -18,7 +18,7 @@ from benchmarks.cases.custom_objects import CUSTOM, DEFINITION, DEFINITIONS, SWE
 from benchmarks.cases.kept_jobs import MIB, open_database, probe, take_revisions
 from benchmarks.cluster import Checkout, Cluster, answers
 from benchmarks.figures import Figure
-from benchmarks.load import post_all, scaled
+from benchmarks.load import scaled
 
 COUNT, PROBES, READS = 1_000_000, 200, 20
 POLL_SECONDS = 0.01
@@ -71,7 +71,10 @@ def _selectable() -> dict[str, Any]:
     """The definition, with a field that lists can select by."""
     spec: dict[str, Any] = DEFINITION["spec"]  # type: ignore[assignment]  # the other one is its metadata
     (version,) = spec["versions"]
-    return {**DEFINITION, "spec": {**spec, "versions": [{**version, "selectableFields": [{"jsonPath": ".spec.color"}]}]}}
+    return {
+        **DEFINITION,
+        "spec": {**spec, "versions": [{**version, "selectableFields": [{"jsonPath": ".spec.color"}]}]},
+    }
 
 
 def _compared(name: str, value: float, before: float, unit: str, times: float) -> Figure:
@@ -90,11 +93,17 @@ async def _restart(cluster: Cluster, role: str, name: str) -> float:
     killed = cluster.pid_of(role)
     os.kill(killed, signal.SIGKILL)
     if role == "api":
-        while not await answers(cluster):
-            await asyncio.sleep(POLL_SECONDS)
+        await _answered(cluster)
     else:
         await probe(cluster, f"{role}-{name}", 1)
     return time.monotonic() - began
+
+
+async def _answered(cluster: Cluster) -> None:
+    while True:
+        if await answers(cluster):
+            return
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def _reads(cluster: Cluster, count: int) -> dict[str, float]:

@@ -2,8 +2,8 @@
 
 It decides by the mirror, which has only the metadata of most kinds; what it writes it reads whole. An owner that the mirror
 does not show is looked for in the database before anything is deleted: so an incomplete mirror costs time, never objects.
-Finished pods of a finished Job are not in the mirror: when the Job is deleted, they are brought back to it. Nor are custom objects
-to which nothing belongs: when something does, its owner is brought back, and let go when nothing is left.
+Finished pods of a finished Job are not in the mirror: when the Job is deleted, they are brought back to it. Nor are custom
+objects to which nothing belongs: when something does, its owner is brought back, and let go when nothing is left.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,6 +1,5 @@
 """Custom objects to which nothing belongs are not in the controllers' memory; all else is as with any other owner."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -21,12 +20,12 @@ from tests.registry.examples import create, example, get, named
 
 
 @pytest.fixture
-async def widgets(registry: Registry) -> AsyncIterator[Kind]:
+async def widgets(registry: Registry) -> Kind:
     sent = decode_body(DEFINITIONS, msgspec.json.encode(definition()), "json", "Strict").object
     await objects.create(registry, DEFINITIONS, "", sent)
     found = (await registry.kinds.newest_table()).stored("widgets.lab.example.com")
     assert found is not None
-    yield found
+    return found
 
 
 async def make(registry: Registry, kind: Kind, name: str, **metadata: Any) -> Any:

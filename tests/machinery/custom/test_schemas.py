@@ -95,7 +95,11 @@ def test_the_quick_check_never_says_yes_to_what_is_invalid_and_seldom_no_to_what
             [[{"k": "a", "l": "b"}, {"k": "b", "l": "a"}], []],
             [[{"k": "a", "l": "b"}, {"k": "a", "l": "b"}], [None]],
         ),
-        ({"type": "object", "required": ["a"], "properties": {"a": {"type": "boolean"}}}, [{"a": True}], [{}, {"a": 1}]),
+        (
+            {"type": "object", "required": ["a"], "properties": {"a": {"type": "boolean"}}},
+            [{"a": True}],
+            [{}, {"a": 1}],
+        ),
         ({"type": "object", "additionalProperties": {"type": "string", "maxLength": 1}}, [{"x": "y"}], [{"x": "yy"}]),
         ({"x-kubernetes-int-or-string": True}, [1, "1"], [True, 1.5]),
         ({"type": "string", "format": "ipv4"}, ["10.0.0.1"], ["ten"]),
