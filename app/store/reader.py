@@ -310,7 +310,7 @@ def _has_wanted(query: Query, values: _Values) -> list[str]:
 
 
 def _awake(kind: str) -> str:
-    """What of a kind is awake, in the words of an index; empty for a kind of which all is. Built-in kinds seldom have two dots."""
+    """What of a kind is awake, in the words of an index; empty for a kind of which all is."""
     if kind in DORMANT_KINDS:
         return _AWAKE
     return _AWAKE_CUSTOM if kind.count(".") > 1 else ""
