@@ -70,7 +70,7 @@ class DisruptionController:
 
     def on_dormancy(self, key: Key, _: Object, is_dormant: bool) -> None:
         """Pods that have ended, and whose Job has, count no more."""
-        if is_dormant:
+        if is_dormant and key.kind == PODS.resource:
             for pods in self._pods.values():
                 pods.pop(key, None)
 

@@ -54,7 +54,7 @@ from app.kinds.batch.job import KIND as JOBS
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.pod.pod import KIND as PODS
 from app.machinery.feature_gates import GENERIC_WORKLOAD
-from app.plans.jobs.dormancy import is_dormant
+from app.plans.jobs.dormancy import is_alone, is_dormant
 from app.registry import job_history
 from app.registry.history_loss import reporting_losses
 from app.registry.kind_table import KindTable
@@ -228,7 +228,8 @@ async def _count_dormant(store: Store, dormant: DormantCounts) -> None:
 def new_mirror() -> Mirror:
     """An empty copy of all that controllers look at: of most kinds only what belongs to what. Events are too many.
 
-    Of pods that are counted it keeps no more than of most kinds, and nothing when their Job has ended.
+    Of pods that are counted it keeps no more than of most kinds, and nothing when their Job has ended; of custom objects nothing
+    if they belong to nothing, nothing belongs to them, and nothing holds them.
     """
     whole = [kind for each in _MIRRORED if (kind := by_resource(*each))]
     others = [kind for kind in KINDS if kind.storage is None and kind not in whole and kind is not EVENTS]
@@ -236,7 +237,7 @@ def new_mirror() -> Mirror:
     share = {PODS.resource: PodInterner().intern, JOBS.resource: JobInterner().intern}
     declare = {DEFINITIONS.resource: lambda crd: {crd.metadata.name: PartialObjectMetadata}}
     dormant = DormantKinds(JOBS.resource, PODS.resource, is_dormant)
-    return Mirror(types, {PODS.resource: PodStubs().cut}, share, declare, dormant)
+    return Mirror(types, {PODS.resource: PodStubs().cut}, share, declare, dormant, is_alone)
 
 
 def controllers(

@@ -7,6 +7,7 @@ all kinds together, goes by the higher of the two.
 The leader runs both compactions as periodic tasks (`app.registry.periodic_task`).
 """
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import asyncpg
@@ -39,6 +40,16 @@ _DELETE_ALL = _DELETE.format(which="revision <= (select floor from counter)")
 _DELETE_SECRETS = _DELETE.format(which="kind = 'secrets' and revision <= (select secrets_floor from counter)")
 
 
+@dataclass
+class Progress:
+    """Up to which revision everything was looked at: below it, there is nothing left to delete.
+
+    So what lives unchanged, which may be a million versions, is passed over once by each leader, not every few minutes.
+    """
+
+    revision: int = 0
+
+
 class HistoryCompaction:
     """`keep`: how long a version that was replaced or deleted stays readable."""
 
@@ -48,9 +59,10 @@ class HistoryCompaction:
     def __init__(self, pool: asyncpg.Pool, keep: timedelta) -> None:
         self._pool = pool
         self._keep = keep
+        self._progress = Progress()
 
     async def run_once(self, _: datetime) -> dict[str, int]:
-        return {"deleted versions": await call_database(compact(self._pool, self._keep))}
+        return {"deleted versions": await call_database(compact(self._pool, self._keep, self._progress))}
 
 
 class SecretsCompaction:
@@ -62,28 +74,29 @@ class SecretsCompaction:
     def __init__(self, pool: asyncpg.Pool, keep: timedelta) -> None:
         self._pool = pool
         self._keep = keep
+        self._progress = Progress()
 
     async def run_once(self, _: datetime) -> dict[str, int]:
-        return {"deleted versions": await call_database(compact_secrets(self._pool, self._keep))}
+        return {"deleted versions": await call_database(compact_secrets(self._pool, self._keep, self._progress))}
 
 
-async def compact(pool: asyncpg.Pool, keep: timedelta) -> int:
+async def compact(pool: asyncpg.Pool, keep: timedelta, progress: Progress | None = None) -> int:
     """Delete versions that were replaced or deleted before `keep` began; how many went."""
     await pool.execute(_FLOOR, keep)
-    return await _delete(pool, _DELETE_ALL)
+    return await _delete(pool, _DELETE_ALL, progress or Progress())
 
 
-async def compact_secrets(pool: asyncpg.Pool, keep: timedelta) -> int:
+async def compact_secrets(pool: asyncpg.Pool, keep: timedelta, progress: Progress | None = None) -> int:
     """Delete versions of Secrets that were replaced or deleted before `keep` began; how many went."""
     await pool.execute(_SECRETS_FLOOR, keep)
-    return await _delete(pool, _DELETE_SECRETS)
+    return await _delete(pool, _DELETE_SECRETS, progress or Progress())
 
 
-async def _delete(pool: asyncpg.Pool, sql: str) -> int:
-    total, after = 0, 0
+async def _delete(pool: asyncpg.Pool, sql: str, progress: Progress) -> int:
+    total = 0
     while True:
-        (row,) = await pool.fetch(sql, after, SLICE)
+        (row,) = await pool.fetch(sql, progress.revision, SLICE)
         if row["last"] is None:
             await timeline.forget(pool)
             return total
-        total, after = total + row["gone"], row["last"]
+        total, progress.revision = total + row["gone"], row["last"]

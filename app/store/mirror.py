@@ -60,6 +60,9 @@ class Mirror:
     A dormant owner leaves the mirror when nothing awake is left that it controls, and its dormant dependents leave with it.
     Listeners are told of the change that made it dormant, not that it has left. When it is awake again, or deleted, they are
     told as if it had just come.
+
+    is_alone: of a kind that `declare` names, whether an object need not be held. It leaves when `let_go` is called for it, and is
+    back when it changes so that it must be held, is deleted or woken.
     """
 
     def __init__(
@@ -69,7 +72,11 @@ class Mirror:
         share: Mapping[str, Share] | None = None,
         declare: Mapping[str, Declare] | None = None,
         dormant: DormantKinds | None = None,
+        is_alone: Callable[[Object], bool] | None = None,
     ) -> None:
+        self._is_alone = is_alone
+        self._may_be_alone: set[str] = set()  # kinds
+        self._passing: Key | None = None  # what is held only to tell of its deletion
         self.kinds = [*types]
         self.dormant = dormant
         self._draining: dict[str, None] = {}  # UIDs of those whose dependents have not all left
@@ -99,7 +106,8 @@ class Mirror:
 
     def leaves_out(self, kind: str) -> bool:
         """Return whether dormant objects of a kind are not in it."""
-        return self.dormant is not None and kind in (self.dormant.owner, self.dormant.dependent)
+        is_dormant = self.dormant is not None and kind in (self.dormant.owner, self.dormant.dependent)
+        return is_dormant or kind in self._may_be_alone
 
     def load(self, heads: Iterable[StoredObject]) -> None:
         """Take in a part of what is stored."""
@@ -138,7 +146,7 @@ class Mirror:
             return
         else:
             obj = self._object_of(change)
-        if self._is_dormant(obj):
+        if head.key.kind in self._may_be_alone or self._is_dormant(obj):
             self._tell_dormancy(head.key, obj, is_dormant=False)
         self._put(head.key, obj)
 
@@ -162,7 +170,9 @@ class Mirror:
 
     def _follow(self, change: Change) -> None:
         try:
-            if self.leaves_out(change.key.kind):
+            if change.key.kind in self._may_be_alone:
+                self._follow_one_that_may_be_alone(change)
+            elif self.leaves_out(change.key.kind):
                 self._follow_one_that_may_be_dormant(change)
             else:
                 self._put(change.key, None if change.change == "D" else self._object_of(change))
@@ -190,6 +200,33 @@ class Mirror:
         objects = [obj for obj in (before, now) if obj is not None]
         for uid in {controller_uid(obj) or obj.metadata.uid for obj in objects}:
             self._release(uid)
+
+    def _follow_one_that_may_be_alone(self, change: Change) -> None:
+        """A new one comes, and leaves if nobody needs it. One that is not held comes back before it is deleted."""
+        key, is_deleted = change.key, change.change == "D"
+        for newer in self._newer.values():
+            newer[key] = change
+        if self.get(key) is None and change.change != "A":
+            now = self._object_of(change)
+            if not is_deleted and self._is_free(key, now):
+                return
+            self._tell_dormancy(key, now, is_dormant=False)
+            self._passing = key if is_deleted else None
+            self._put(key, now)
+            self._passing = None
+        elif not is_deleted:
+            self._put(key, self._object_of(change))
+        if is_deleted:
+            self._put(key, None)
+
+    def _is_free(self, key: Key, obj: Object) -> bool:
+        return key.kind in self._may_be_alone and self._is_alone is not None and self._is_alone(obj)
+
+    def let_go(self, key: Key) -> None:
+        """Hold an object no longer if it is alone. The caller knows that nothing that is held belongs to it."""
+        obj = self.get(key)
+        if obj is not None and key != self._passing and self._is_free(key, obj):
+            self._let_go(key, obj)
 
     def _is_owner(self, key: Key) -> bool:
         return self.dormant is not None and key.kind == self.dormant.owner
@@ -274,6 +311,8 @@ class Mirror:
                 self._decoders[kind] = msgspec.json.Decoder(type_)
                 self._objects[kind] = {}
                 self.kinds.append(kind)
+                if self._is_alone is not None:
+                    self._may_be_alone.add(kind)
 
     def _put(self, key: Key, now: Object | None) -> None:
         if now is not None and key.kind in self._declare:

@@ -99,6 +99,7 @@ def _floor(kind: str, revision: str) -> str:
 
 DORMANT_KINDS = frozenset({"jobs.batch", "pods"})
 _AWAKE = "h.dormant is null and h.kind in ('jobs.batch', 'pods')"  # in the words of the index heads_awake
+_AWAKE_CUSTOM = "h.dormant is null and h.kind like '%.%.%'"  # in the words of the index heads_awake_custom
 # In the words of the index heads_by_label.
 LABELS = """regexp_split_to_array(split_part(h.marks, '"fields":{', 1), '[{},]+')"""
 _NO_SELECTOR_INDEX = "null::text as marks"
@@ -285,7 +286,7 @@ def _page(query: Query) -> tuple[str, _Values]:
     if query.deleting is not None:
         where.append(f"h.deleting = {values.add(query.deleting)}")
     if query.awake:
-        where.append(_AWAKE)
+        where.append(_awake(query.kind) or "h.dormant is null")
     where += _has_wanted(query, values)
     page = f"""select h.kind, h.namespace, h.name, h.uid, h.revision, {_content(query, "h", "s", values)}
         from heads h join history s using (revision) where {" and ".join(where)}
@@ -302,10 +303,17 @@ def _has_wanted(query: Query, values: _Values) -> list[str]:
     conditions = [_has_text(name, [value], values) for name, value in query.fields.items()]
     for label, wanted in query.labels.items():
         conditions.append(_has_text(label, wanted, values))
-        if query.kind in DORMANT_KINDS:
+        if awake := _awake(query.kind):
             pairs = values.add([encode_label(label, value) for value in wanted])
-            conditions.append(f"({_AWAKE} or h.dormant is not null and {LABELS} && {pairs}::text[])")
+            conditions.append(f"({awake} or h.dormant is not null and {LABELS} && {pairs}::text[])")
     return conditions
+
+
+def _awake(kind: str) -> str:
+    """What of a kind is awake, in the words of an index; empty for a kind of which all is."""
+    if kind in DORMANT_KINDS:
+        return _AWAKE
+    return _AWAKE_CUSTOM if kind.count(".") > 1 else ""
 
 
 def _has_text(name: str, wanted: Sequence[str], values: _Values) -> str:

@@ -3,6 +3,7 @@
 from benchmarks.cases import (
     api_rate,
     cron_minute,
+    custom_kept,
     custom_objects,
     disk,
     engines,
@@ -58,5 +59,6 @@ CASES = (
     trust_cost.CASE,
     two_apis.CASE,
     custom_objects.CASE,
+    custom_kept.CASE,
     webhook.CASE,
 )

@@ -20,6 +20,7 @@ from benchmarks.wire import Connection
 CONNECTIONS, ROUNDS, READS, WRITES, WATCHED, WATCHERS = 16, 5, 4_000, 1_500, 200, 50
 ALLOWED = 1.5  # times what a ConfigMap costs
 METHODS = ("POST", "GET", "watch")
+SWEEPS = "/apis/bench.example.com/v1/namespaces/default/sweeps"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SPEC = {
     "type": "object",
@@ -91,7 +92,7 @@ class _Side:
 async def run(checkout: Checkout, scale: float) -> list[Figure]:
     async with checkout.up() as cluster, cluster.client.connections(CONNECTIONS) as connections:
         await connections[0].post(DEFINITIONS, DEFINITION)
-        custom = _Side("/apis/bench.example.com/v1/namespaces/default/sweeps", CUSTOM)
+        custom = _Side(SWEEPS, CUSTOM)
         plain = _Side("/api/v1/namespaces/default/configmaps", CONFIG_MAP)
         for side in (custom, plain):
             await post_all(connections, side.path, side.objects("warm", 100))

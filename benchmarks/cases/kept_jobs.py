@@ -50,7 +50,7 @@ _TAKE = "update counter set revision = revision + $1 returning revision - $1"  #
 async def run(checkout: Checkout, scale: float) -> list[Figure]:
     count = scaled(COUNT, scale)
     async with checkout.up(nodes=4) as cluster:
-        before = await _probe(cluster, "before", PROBES)
+        before = await probe(cluster, "before", PROBES)
         empty = processes.memory(cluster.pid_of("controllers")).resident / MIB
         async with completions(cluster.client) as completed, cluster.client.connections(1) as clients:
             await post_all(clients, JOBS, [pattern()])
@@ -62,7 +62,7 @@ async def run(checkout: Checkout, scale: float) -> list[Figure]:
         second = await _restart(cluster, "second")
         await cluster.settle(SETTLE_SECONDS)
         pid = cluster.pid_of("controllers")
-        after = await _probe(cluster, "after", PROBES)
+        after = await probe(cluster, "after", PROBES)
         held, peak = processes.memory(pid).resident / MIB, processes.peak(pid) / MIB
     note = f"{median(before):.0f} ms with none kept"
     return [
@@ -74,7 +74,7 @@ async def run(checkout: Checkout, scale: float) -> list[Figure]:
     ]
 
 
-async def _probe(cluster: Cluster, prefix: str, count: int) -> list[float]:
+async def probe(cluster: Cluster, prefix: str, count: int) -> list[float]:
     """Milliseconds from POST to Complete, one Job after another."""
     took: list[float] = []
     async with completions(cluster.client) as completed, cluster.client.connections(1) as clients:
@@ -90,7 +90,7 @@ async def _restart(cluster: Cluster, name: str) -> float:
     """Kill the controllers; seconds until their successors have run a Job."""
     began = time.monotonic()
     os.kill(cluster.pid_of("controllers"), signal.SIGKILL)
-    await _probe(cluster, name, 1)
+    await probe(cluster, name, 1)
     return time.monotonic() - began
 
 
@@ -109,6 +109,12 @@ async def open_database(cluster: Cluster) -> asyncpg.Connection:
     )
 
 
+async def take_revisions(connection: asyncpg.Connection, count: int) -> int:
+    """Take so many revisions, in a transaction: the last one before them."""
+    after: int = await connection.fetchval(_TAKE, count)
+    return after
+
+
 async def copy_kept(cluster: Cluster, count: int) -> None:
     """Make so many finished Jobs, `kept-1` and on, each with a pod, of the one that is called PATTERN and has ended."""
     connection = await open_database(cluster)
@@ -118,7 +124,7 @@ async def copy_kept(cluster: Cluster, count: int) -> None:
         for first in range(1, count + 1, SLICE):
             last = min(first + SLICE - 1, count)
             async with connection.transaction():
-                after = await connection.fetchval(_TAKE, 2 * (last - first + 1))
+                after = await take_revisions(connection, 2 * (last - first + 1))
                 await connection.execute(await _statement(connection), first, last, job_uid, pod_uid, after)
         await connection.execute("vacuum analyze heads")
         kept = await connection.fetchval("select count(*) from heads where name like 'kept-%'")

@@ -45,6 +45,23 @@ async def test_what_is_young_enough_stays(store: Store) -> None:
     assert await store.pool.fetchval("select floor from counter") == 0
 
 
+async def test_what_was_looked_at_is_not_looked_at_again(store: Store) -> None:
+    kept, a = await store.commit([create("kept"), create("a")])
+    progress = compaction.Progress()
+    assert await compact(store.pool, NO_TIME, progress) == 0
+    assert progress.revision == a
+
+    (second,) = await store.commit([modify("a", a)])
+    (third,) = await store.commit([modify("kept", kept)])
+    assert await compact(store.pool, NO_TIME, progress) == 2
+    assert progress.revision == third
+    assert await revisions(store) == [second, third]
+
+    await store.commit([delete("a", second), delete("kept", third)])
+    assert await compact(store.pool, NO_TIME, progress) == 4
+    assert await revisions(store) == []
+
+
 async def age(store: Store, *revisions: int) -> None:
     sql = "update history set recorded_at = now() - interval '2 days' where revision = any($1)"
     await store.pool.execute(sql, revisions)

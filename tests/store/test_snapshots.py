@@ -21,7 +21,7 @@ from app.store import (
     Write,
     open_store,
 )
-from app.store.reader import LABELS
+from app.store.reader import _AWAKE, _AWAKE_CUSTOM, LABELS
 from app.store.schema.migrate import migrate
 from tests.store.writes import KIND, body, create, delete, key, modify, value_of
 
@@ -183,16 +183,20 @@ async def test_labels_that_are_wanted_leave_out_most_others_but_none_that_has_or
     ]
 
 
-async def test_what_is_dormant_is_found_by_its_labels(store: Store) -> None:
+@pytest.mark.parametrize(
+    ("kind", "awake", "held"),
+    [("pods", _AWAKE, "heads_awake"), ("sweeps.bench.example.com", _AWAKE_CUSTOM, "heads_awake_custom")],
+)
+async def test_what_is_dormant_is_found_by_its_labels(store: Store, kind: str, awake: str, held: str) -> None:
     await store.commit([
-        create("live", kind="pods", app="x"),
-        replace(create("done", kind="pods", app="x", tier="1"), dormant="Succeeded,0,0"),
-        replace(create("other", kind="pods", app="y", tier="1"), dormant="Succeeded,0,0"),
-        replace(create("bare", kind="pods"), dormant="Succeeded,0,0"),
+        create("live", kind=kind, app="x"),
+        replace(create("done", kind=kind, app="x", tier="1"), dormant="Succeeded,0,0"),
+        replace(create("other", kind=kind, app="y", tier="1"), dormant="Succeeded,0,0"),
+        replace(create("bare", kind=kind), dormant="Succeeded,0,0"),
     ])  # fmt: skip
 
     async def names(**labels: list[str]) -> list[str]:
-        return [head.key.name for head in (await store.list(Query(kind="pods", labels=labels))).heads]
+        return [head.key.name for head in (await store.list(Query(kind=kind, labels=labels))).heads]
 
     assert await names(app=["x"]) == ["done", "live"]
     assert await names(app=["x", "y"]) == ["done", "live", "other"]
@@ -200,10 +204,9 @@ async def test_what_is_dormant_is_found_by_its_labels(store: Store) -> None:
     assert await names(app=["z"]) == await names(tier=["1"], app=["no"]) == []
     async with store.pool.acquire() as connection:
         await connection.execute("set enable_seqscan = off")  # which would read so few rows sooner than an index
-        rows = await connection.fetch(
-            f"explain select from heads h where dormant is not null and {LABELS} && array['a']"
-        )
-    assert any("heads_by_label" in row[0] for row in rows)
+        for condition, index in ((f"dormant is not null and {LABELS} && array['a']", "heads_by_label"), (awake, held)):
+            rows = await connection.fetch(f"explain select from heads h where {condition}")
+            assert any(index in row[0].split() for row in rows)
 
 
 async def test_a_version_that_nobody_remembers_is_not_left_out_of_a_list(store: Store) -> None:

@@ -2,7 +2,8 @@
 
 It decides by the mirror, which has only the metadata of most kinds; what it writes it reads whole. An owner that the mirror
 does not show is looked for in the database before anything is deleted: so an incomplete mirror costs time, never objects.
-Finished pods of a finished Job are not in the mirror: when the Job is deleted, they are brought back to it.
+Finished pods of a finished Job are not in the mirror: when the Job is deleted, they are brought back to it. Nor are custom
+objects to which nothing belongs: when something does, its owner is brought back, and let go when nothing is left.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,6 +43,7 @@ class GarbageCollector:
         self._graph = OwnerGraph(mirror, kinds)
         self._known_absent: set[tuple[Key, str]] = set()  # owners that the database does not have either
         self._incomplete: set[str] = set()  # UIDs of owners of which the mirror may lack dependents
+        self._unseen: dict[tuple[Key, str], None] = {}  # owners to look for in the database, since the start
         self._is_waking = False
         self._reported: set[str] = set()  # UIDs of objects with an event that their owner cannot be one
 
@@ -59,7 +61,18 @@ class GarbageCollector:
             for each in obj.metadata.owner_references if obj is not None else ():
                 if self._is_released(each.uid):
                     found.append(_owner(each.uid))
+        self._let_go(key, before, now)
         return found
+
+    def _let_go(self, key: Key, before: Object | None, now: Object | None) -> None:
+        """Have the mirror do without an object to which nothing belongs, if that is all that it is there for."""
+        uids = _owners(before) if before is not None else set()
+        places = {uid: place for uid in uids if (place := self._graph.key(uid)) is not None}
+        if now is not None:
+            places[now.metadata.uid] = key
+        for uid, place in places.items():
+            if not self._graph.dependents(uid):
+                self._mirror.let_go(place)
 
     def on_dormancy(self, key: Key, obj: Object, is_dormant: bool) -> None:
         """Of the many pods of a Job some leave before it; and a Job that comes back does so without its pods."""
@@ -104,11 +117,13 @@ class GarbageCollector:
 
     def enqueue_all(self) -> Iterable[Key]:
         found: dict[Key, None] = {}
+        self._unseen.clear()
         for key, obj in list(self._graph.rebuild()):
             if garbage_collection.is_orphaning(obj) or garbage_collection.is_deleted_in_foreground(obj):
                 found[_owner(obj.metadata.uid)] = None
             if self._is_due(key, obj):
                 # All that belongs to one owner is looked at together.
+                self._unseen.update(dict.fromkeys(self._absent_owners(key)))
                 absent = [uid for uid in sorted(_owners(obj)) if self._graph.key(uid) is None]
                 found[_owner(absent[0]) if absent else key] = None
         return found
@@ -197,11 +212,14 @@ class GarbageCollector:
         missing = {each for key in keys for each in self._absent_owners(key)} - self._known_absent
         if not missing:
             return False
+        looked_for = missing | set(islice(self._unseen, TOGETHER))  # after a start, most owners are asked for together
+        for each in looked_for:
+            self._unseen.pop(each, None)
         with self._mirror.waking() as wake:
-            heads = await self._store.get_many(list({key for key, _ in missing}))
+            heads = await self._store.get_many(list({key for key, _ in looked_for}))
             wake(head for key, head in heads.items() if self._mirror.leaves_out(key.kind))
         present = {(key, head.uid) for key, head in heads.items()}
-        for each in missing - present:
+        for each in looked_for - present:
             _remember(self._known_absent, each)
         return bool(missing & present)
 

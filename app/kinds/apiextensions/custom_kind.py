@@ -148,7 +148,7 @@ def _validator(name: str, schema: StructuralSchema) -> Callable[..., list[Cause]
     def validate(obj: CustomObject, old: CustomObject | None = None) -> list[Cause]:
         named = [invalid("kind", obj.kind, f"must be {name}")] if obj.kind != name else []
         before = ABSENT if old is None else _checked(old, schema)
-        return [*named, *find_causes(_checked(obj, schema), schema.root, before)]
+        return [*named, *find_causes(_checked(obj, schema), schema.root, before, fits=schema.fits)]
 
     return validate
 

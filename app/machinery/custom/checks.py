@@ -11,6 +11,7 @@ from app.machinery.custom.correlation import elements_by_key, field_of, is_same,
 from app.machinery.custom.formats import FORMATS, INTEGER_RANGES, LARGEST_FLOAT
 from app.machinery.custom.list_checks import find_embedded_causes, find_list_causes
 from app.machinery.custom.patterns import PatternError, compile_pattern
+from app.machinery.custom.quick_check import Fits
 from app.machinery.custom.structural_schema import ABSENT, SchemaNode
 from app.machinery.errors import Cause, format_value, invalid, required, too_long, too_many
 
@@ -22,8 +23,15 @@ UNCHECKED = (
 MOST_CAUSES = 100
 
 
-def find_causes(document: Mapping[str, Any], root: SchemaNode, old: Any = ABSENT) -> list[Cause]:
-    """Return why a complete object is invalid; an empty list if it is valid. What is as in `old` is not judged (ratcheting)."""
+def find_causes(
+    document: Mapping[str, Any], root: SchemaNode, old: Any = ABSENT, *, fits: Fits = lambda _: False
+) -> list[Cause]:
+    """Return why a complete object is invalid; an empty list if it is valid. What is as in `old` is not judged (ratcheting).
+
+    `fits`: the quick check of the schema, if there is one.
+    """
+    if fits(document):
+        return []
     causes = find_value_causes(document, root, old)
     if root.has_embedded:
         causes += find_embedded_causes(document, root)
@@ -35,6 +43,11 @@ def find_causes(document: Mapping[str, Any], root: SchemaNode, old: Any = ABSENT
     if root.has_rules and any(each.reason in BLOCKING for each in causes):
         causes.append(Cause("FieldValueInvalid", f"Invalid value: null: {UNCHECKED}", "<nil>"))
     return causes
+
+
+def has_no_causes(value: Any, node: SchemaNode) -> bool:
+    """Return whether a value fits its part of a schema, apart from embedded objects and lists whose elements differ."""
+    return not find_value_causes(value, node)
 
 
 def find_value_causes(value: Any, node: SchemaNode, old: Any = ABSENT) -> list[Cause]:

@@ -10,6 +10,7 @@ from app.machinery.custom.structural_schema import ABSENT, SchemaNode
 
 MOST_FAULTS = 100
 MOST_EXACT = 2**53  # whole numbers of which a float has each
+_COMPLETE = frozenset({str, int, bool})  # nothing is added to values of these types, or taken from them
 _EMBEDDED = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -36,9 +37,13 @@ class Completion:
 
     def _complete_object(self, value: dict[str, Any], node: SchemaNode, path: str, *, keeps: bool) -> dict[str, Any]:
         completed = {}
+        find, additional = node.properties.get, node.additional
         for name, each in value.items():
+            below = find(name) or additional
+            if below is not None and type(each) in _COMPLETE and not node.embedded:
+                completed[name] = each
+                continue
             inner = f"{path}.{name}" if path else name
-            below = node.properties.get(name) or node.additional
             if node.embedded and name in _EMBEDDED:
                 completed[name] = each
             elif below is not None:
@@ -50,8 +55,8 @@ class Completion:
                 completed[name] = each
             else:
                 self._note(inner)
-        for name, below in node.properties.items() if self._fills else ():
-            if name not in completed and below.default is not ABSENT:
+        for name, below in node.defaults if self._fills else ():
+            if name not in completed:
                 completed[name] = _complete_default(below)
         return completed
 

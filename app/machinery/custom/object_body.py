@@ -27,7 +27,7 @@ class _Envelope(msgspec.Struct):
 class _Sent(NamedTuple):
     """A custom object as it was sent: its document, and the duplicate fields in it."""
 
-    document: dict[str, Any]
+    document: Any
     duplicates: list[str]
 
 
@@ -45,9 +45,9 @@ def decode_body(kind: Kind[Any], body: bytes, content_type: ContentType, validat
         return _with_unknown_fields(kind, decoded, validation)
     checked = json_document.to_json(body, content_type)
     plain = json_document.decode(checked)
-    if validation != "Ignore" and json_document.has_duplicates(checked, plain):
-        plain = json_document.decode_with_duplicates(checked)
-    return _complete(kind, plain, validation)
+    if validation == "Ignore" or not json_document.has_duplicates(checked, plain):
+        return _complete(kind, _Sent(plain, []), validation)
+    return _complete(kind, _note_duplicates(json_document.decode_with_duplicates(checked)), validation)
 
 
 def convert_document(kind: Kind[Any], document: Any, validation: Validation = "Ignore") -> Decoded[Any]:
@@ -55,7 +55,7 @@ def convert_document(kind: Kind[Any], document: Any, validation: Validation = "I
     if not is_custom(kind):
         decoded: Decoded[Any] = decode.convert(document, kind.type, api_version=kind.api_version, validation=validation)
         return _with_unknown_fields(kind, decoded, validation)
-    return _complete(kind, json_document.decode(json_document.encode(document)), validation)
+    return _complete(kind, _Sent(json_document.decode(json_document.encode(document)), []), validation)
 
 
 def _with_unknown_fields(kind: Kind[Any], decoded: Decoded[Any], validation: Validation) -> Decoded[Any]:
@@ -68,8 +68,14 @@ def _with_unknown_fields(kind: Kind[Any], decoded: Decoded[Any], validation: Val
     return Decoded(decoded.object, [*decoded.warnings, *found]) if found else decoded
 
 
-def _complete(kind: Kind[Any], plain: Any, validation: Validation) -> Decoded[Any]:
-    sent = _read(kind, plain)
+def _note_duplicates(plain: Any) -> _Sent:
+    """A document of plain objects, and which of its fields were there twice."""
+    fit = Converter()
+    return _Sent(fit.convert_document(plain, ANY), fit.faults)
+
+
+def _complete(kind: Kind[Any], sent: _Sent, validation: Validation) -> Decoded[Any]:
+    _check_type(kind, sent.document)
     envelope = _decode_metadata(kind, sent.document.get("metadata"))
     content, unknown = complete_content(sent.document, kind.type.structural_schema.root)
     faults = [*sent.duplicates, *(f'unknown field "{path}"' for path in unknown), *envelope.warnings][:MOST_FAULTS]
@@ -84,7 +90,7 @@ def _complete(kind: Kind[Any], plain: Any, validation: Validation) -> Decoded[An
     return Decoded(obj, faults if validation == "Warn" else [])
 
 
-def _read(kind: Kind[Any], plain: Any) -> _Sent:
+def _check_type(kind: Kind[Any], plain: Any) -> None:
     """Check that the document says what it is. Another kind is refused when the object is validated, with 422."""
     if not isinstance(plain, dict):
         raise bad_request("couldn't get version/kind; json parse error: an object is expected")
@@ -95,14 +101,12 @@ def _read(kind: Kind[Any], plain: Any) -> _Sent:
         raise bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
         )
-    fit = Converter()
-    copied: dict[str, Any] = fit.convert_document(plain, ANY)
-    return _Sent(copied, fit.faults)
 
 
 def _decode_metadata(kind: Kind[Any], metadata: Any) -> Decoded[_Envelope]:
+    document = {"metadata": metadata}
     try:
-        return decode.convert({"metadata": metadata}, _Envelope, validation="Warn")
+        return decode.convert_fitting(document, _Envelope) or decode.convert(document, _Envelope, validation="Warn")
     except ApiError as error:
         raise _decode_error(kind, error.message.rpartition("cannot be handled as a _Envelope: ")[2]) from None
 

@@ -4,7 +4,7 @@
 Compiled when first asked for: the API holds many definitions, and most are rarely used.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,7 @@ class SchemaNode:
     preserves:  unknown fields are kept.
     branches:   anyOf, oneOf, allOf and not, each a keyword and its schemas.
     format:     format that is checked.
+    defaults:   those of the properties that have a default.
     has_...:    whether there is any such thing here or below.
     """
 
@@ -31,6 +32,7 @@ class SchemaNode:
     types: tuple[str, ...] = ()
     nullable: bool = False
     properties: dict[str, "SchemaNode"] = field(default_factory=dict)
+    defaults: tuple[tuple[str, "SchemaNode"], ...] = ()
     additional: "SchemaNode | None" = None
     allows_additional: bool = False
     items: "SchemaNode | None" = None
@@ -58,16 +60,24 @@ class StructuralSchema:
     @property
     def is_compiled(self) -> bool:
         """Whether all that is derived of the document is there: for a schema of a megabyte, that takes tenths of a second."""
-        return {"root", "shape", "topology"} <= self.__dict__.keys()
+        return {"root", "shape", "topology", "fits"} <= self.__dict__.keys()
 
     def compile(self) -> None:
         """Derive it now, in whatever thread this is called."""
-        _ = self.root, self.shape, self.topology
+        _ = self.root, self.shape, self.topology, self.fits
 
     @cached_property
     def root(self) -> SchemaNode:
         """The compiled tree. apiVersion, kind and metadata are typed elsewhere, but for what the schema demands of names."""
         return compile_schema(self.document)
+
+    @cached_property
+    def fits(self) -> Callable[[Any], bool]:
+        """Whether a document fits. It may say no for one that does: then `find_causes` finds none."""
+        from app.machinery.custom.checks import has_no_causes
+        from app.machinery.custom.quick_check import compile_quick_check
+
+        return compile_quick_check(self.root, has_no_causes)
 
     @cached_property
     def shape(self) -> Shape:
@@ -96,6 +106,7 @@ def compile_schema(document: Mapping[str, Any]) -> SchemaNode:
     node.default = document["default"] if document.get("default") is not None else ABSENT
     node.required = tuple(document.get("required") or ())
     node.properties = {name: compile_schema(each) for name, each in (document.get("properties") or {}).items()}
+    node.defaults = tuple((name, each) for name, each in node.properties.items() if each.default is not ABSENT)
     _compile_items(node, document)
     node.list_type = document.get("x-kubernetes-list-type") or "atomic"
     node.list_keys = tuple(document.get("x-kubernetes-list-map-keys") or ())

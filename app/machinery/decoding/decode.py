@@ -59,6 +59,16 @@ def convert(
     return decode(json_document.encode(doc), type_, api_version=api_version, validation=validation)
 
 
+def convert_fitting(doc: Mapping[str, Any], type_: type[T]) -> Decoded[T] | None:
+    """Convert a plain document without duplicate fields as `convert` does; None if anything does not fit, even a null."""
+    if not has_only(doc, shape_of(type_)):
+        return None
+    try:
+        return Decoded(_normalize(msgspec.convert(doc, type_), type_, ""), [])
+    except msgspec.ValidationError:
+        return None
+
+
 def decode_stored(body: bytes, type_: type[T]) -> T:
     """A stored object, also one that an older version has stored. Raises as `decode_older` does."""
     try:

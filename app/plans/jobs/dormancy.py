@@ -1,4 +1,5 @@
-"""Dormancy: which finished Jobs and pods controllers need not hold in memory. Pure; by the kind and the object alone.
+"""Dormancy: which finished Jobs and pods, and which custom objects, controllers need not hold in memory. Pure; by the kind and
+the object alone.
 
 A dormant object has ended, nothing holds it, and no controller has anything left to do about it. The registry stores the
 summary beside each version that it writes (`heads.dormant`); the controllers' mirror leaves out what has one, and drops an
@@ -7,6 +8,9 @@ clears the column in a migration, and what is not marked is looked at anew (`app
 
 Awake stay: Jobs that an object owns, such as a CronJob, which counts them; Jobs that are deleted within a minute of their end;
 pods without a Job, which another Job might adopt; pods with ephemeral volumes, which own claims.
+
+Of custom objects, controllers look at owners and finalizers only: one that has neither is dormant, unless something awake belongs
+to it, which the garbage collector finds out.
 """
 
 from datetime import datetime
@@ -16,11 +20,13 @@ from app.kinds.batch.job import KIND as JOBS
 from app.kinds.batch.job import Job, is_finished, is_true
 from app.kinds.pod.pod import Pod, is_ready, is_terminal
 from app.machinery.base import Object
+from app.machinery.custom.custom_object import CustomObject
 from app.machinery.meta.owner_references import controller_of
 from app.plans.jobs.ttl_after_finished import expires_at
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 SHORTEST_TTL = 60  # seconds: a Job that is deleted sooner after its end stays awake
+ALONE = "Alone"  # the result of what is no Job or pod
 _SEPARATOR = ","
 
 
@@ -45,7 +51,15 @@ def find_dormancy(obj: Object) -> Dormancy | None:
         return None
     if isinstance(obj, Job):
         return _of_job(obj)
+    if isinstance(obj, CustomObject):
+        return Dormancy(summarize(obj)) if is_alone(obj) else None
     return _of_pod(obj) if isinstance(obj, Pod) else None
+
+
+def is_alone(obj: Object) -> bool:
+    """Return whether an object belongs to nothing, nothing holds it, and it is not on its way out."""
+    meta = obj.metadata
+    return not meta.owner_references and not meta.finalizers and meta.deletion_timestamp is None
 
 
 def is_dormant(obj: Object) -> bool:
@@ -53,11 +67,11 @@ def is_dormant(obj: Object) -> bool:
 
 
 def summarize(obj: Object) -> str:
-    """The summary of an object that is dormant, or was until it was deleted; empty for one of another kind."""
+    """The summary of an object that is dormant, or was until it was deleted."""
     if isinstance(obj, Job):
         result = "Complete" if is_true(obj, "Complete") else "Failed"
         return _write_summary(Summary(result, obj.status.succeeded, obj.status.failed))
-    return _write_summary(Summary(obj.status.phase)) if isinstance(obj, Pod) else ""
+    return _write_summary(Summary(obj.status.phase if isinstance(obj, Pod) else ALONE))
 
 
 def read_summary(text: str) -> Summary:

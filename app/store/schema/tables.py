@@ -91,6 +91,13 @@ HEADS = Table(
         postgresql_where=text("dormant is null and kind in ('jobs.batch', 'pods')"),
     ),
     Index(
+        "heads_awake_custom",
+        "kind",
+        "namespace",
+        "name",
+        postgresql_where=text("dormant is null and kind like '%.%.%'"),  # custom kinds: their groups have a dot
+    ),
+    Index(
         "heads_by_label",
         text(_LABELS),
         postgresql_using="gin",

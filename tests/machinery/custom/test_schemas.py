@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from app.kinds.apiextensions.structural_rules import find_faults
-from app.machinery.custom.checks import find_causes
+from app.machinery.custom.checks import find_causes, has_no_causes
 from app.machinery.custom.completion import complete_content
+from app.machinery.custom.quick_check import compile_quick_check
 from app.machinery.custom.structural_schema import ABSENT, SchemaNode, compile_schema
 from app.machinery.errors import Cause
 from tests.machinery.custom import reference
@@ -54,6 +55,64 @@ def compare(seed: int, schema: dict[str, Any], root: SchemaNode, sent: dict[str,
             twice = set()
         assert_fields(seed, find_causes(made, root, old), reference.faults(made, schema, old) | twice | missing)
     return made
+
+
+def test_the_quick_check_never_says_yes_to_what_is_invalid_and_seldom_no_to_what_is_valid() -> None:
+    valid = fitting = 0
+    for seed in range(CASES):
+        schema, objects = make_case(seed)
+        if find_faults(schema, ROOT):
+            continue
+        root = compile_schema(schema)
+        fits = compile_quick_check(root, has_no_causes)
+        for sent in objects:
+            made = {**{name: sent[name] for name in reference.META}, **complete_content(sent, root)[0]}
+            causes = find_causes(made, root)
+            assert not (fits(made) and causes), seed
+            valid += not causes
+            fitting += fits(made)
+    assert valid / 2 < fitting <= valid
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "string", "enum": ["a", "b"]}, ["a"], ["c", None, 1]),
+        ({"type": "string", "minLength": 2, "maxLength": 3, "pattern": "^a"}, ["ab"], ["a", "abcd", "bb"]),
+        ({"type": "string", "nullable": True}, ["", None], [1, True]),
+        ({"type": "integer", "minimum": 0, "maximum": 3}, [0, 3], [-1, 4, True, "1"]),
+        ({"type": "integer", "format": "int32"}, [2**31 - 1], [2**31]),
+        ({"type": "number", "minimum": 0.5}, [1, 0.5], [0, True]),
+        ({"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2}, [["a"]], [[], ["a"] * 3, [1]]),
+        ({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}, [["a", "b"]], [["a", "a"]]),
+        (
+            {
+                "type": "array",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["k", "l"],
+                "items": {"type": "object", "properties": {"k": {"type": "string"}, "l": {"type": "string"}}},
+            },
+            [[{"k": "a", "l": "b"}, {"k": "b", "l": "a"}], []],
+            [[{"k": "a", "l": "b"}, {"k": "a", "l": "b"}], [None]],
+        ),
+        (
+            {"type": "object", "required": ["a"], "properties": {"a": {"type": "boolean"}}},
+            [{"a": True}],
+            [{}, {"a": 1}],
+        ),
+        ({"type": "object", "additionalProperties": {"type": "string", "maxLength": 1}}, [{"x": "y"}], [{"x": "yy"}]),
+        ({"x-kubernetes-int-or-string": True}, [1, "1"], [True, 1.5]),
+        ({"type": "string", "format": "ipv4"}, ["10.0.0.1"], ["ten"]),
+        ({"type": "object", "minProperties": 1}, [{"a": 1}], [{}]),
+        ({"type": "integer", "multipleOf": 2}, [4], [3]),
+        ({"type": "string", "anyOf": [{"maxLength": 1}, {"pattern": "^x"}]}, ["a", "xyz"], ["abc"]),
+    ],
+)
+def test_the_quick_check_knows_what_most_schemas_say(schema: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
+    root = compile_schema({"type": "object", "properties": {"it": schema}})
+    fits = compile_quick_check(root, has_no_causes)
+    assert [fits({"it": each}) for each in (*good, *bad)] == [True] * len(good) + [False] * len(bad)
+    assert [bool(find_causes({"it": each}, root)) for each in (*good, *bad)] == [False] * len(good) + [True] * len(bad)
 
 
 def assert_fields(seed: int, causes: list[Cause], expected: set[str]) -> None:
