@@ -32,6 +32,11 @@ def is_installed() -> bool:
 class CelError(Exception):
     """An expression that cannot be compiled, or that failed when it was evaluated."""
 
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether the runtime gave up, as too many iterations were needed."""
+        return "Iteration budget exceeded" in str(self)
+
 
 class Program:
     """A compiled expression."""

@@ -79,9 +79,18 @@ def evaluate(rules: tuple[Rule, ...], inputs: Mapping[str, Any]) -> list[RuleFai
             if compile_rule(each, each.rule).evaluate(_inputs_of(each, inputs)) is not True:
                 failures.append(RuleFailure(index, _message(each, inputs)))
         except CelError as error:
-            text = f"{_error_text(error)} evaluating rule: {(each.message or each.rule).strip()}"
-            failures.append(RuleFailure(index, text, is_error=True))
+            failures.append(RuleFailure(index, _error_message(each, error), is_error=True))
+            if error.is_over_budget:
+                break
     return failures
+
+
+def _error_message(rule: Rule, error: CelError) -> str:
+    which = (rule.message or rule.rule).strip()
+    if error.is_over_budget:
+        why = "no further validation rules will be run due to call cost exceeds limit for rule"
+        return f"'operation cancelled: actual cost limit exceeded': {why}: {which}"
+    return f"{_error_text(error)} evaluating rule: {which}"
 
 
 def _inputs_of(rule: Rule, inputs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -48,3 +48,15 @@ def test_what_a_rule_says(
     schema: dict[str, Any], new: dict[str, Any], old: dict[str, Any] | None, causes: list[str]
 ) -> None:
     assert broken(schema, new, old) == causes
+
+
+def test_what_costs_too_much_ends_the_evaluation() -> None:
+    costly = {"rule": "self.l.all(a, self.l.all(b, a == b))", "message": "m"}
+    schema = {"type": "object", "x-kubernetes-validations": [costly, {"rule": "false"}]}
+
+    [cause] = broken(schema, {"l": [1] * 725})
+
+    assert cause == (
+        "<nil>: Invalid value: 'operation cancelled: actual cost limit exceeded': "
+        "no further validation rules will be run due to call cost exceeds limit for rule: m"
+    )
