@@ -27,6 +27,20 @@ TMP = ".tmp"
 UNFINISHED = ".new-"
 _TMP_TARGETS = ("/tmp", "/var/tmp")  # noqa: S108 - of the container, where they are its pod's own
 _OF_USERS = (Path("/home"), Path("/run/user"))
+_PROGRAMS = (
+    *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
+    *(
+        "/usr/bin",
+        "/usr/sbin",
+        "/usr/lib",
+        "/usr/lib32",
+        "/usr/lib64",
+        "/usr/libx32",
+        "/usr/local/lib",
+        "/usr/local/lib64",
+    ),
+    *("/etc/ld.so.cache", "/etc/ld.so.preload"),
+)
 _NEVER = frozenset({"bin", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin", "sys", "usr"})
 REFUSED = (
     "its namespace is not privileged, and this node cannot keep its pods apart: {why}. Use another node, or label the namespace "
@@ -72,12 +86,14 @@ def fresh_tmp(mounts: Sequence[Mount]) -> list[str]:
 
 
 def check_nesting(shown: View, mounts: Sequence[Mount]) -> None:
-    """Raises StartError for a mount within what the pod, or another user, can write to.
+    """Raises StartError for a mount within what the pod, or another user, can write to, and for one over the machine's programs.
 
-    bubblewrap makes mount points with root's rights, and follows the links that it meets, even to the machine's own files.
+    bubblewrap makes mount points with root's rights, and follows the links that it meets, even to the machine's own files. And
+    what it runs then, before the rights are given up, is setpriv with its libraries, as the container sees them.
     """
     if shown.user is None:
         return  # bubblewrap has no other rights than the pod
+    _check_programs(mounts)
     own = (*replaced(shown, mounts), *_TMP_TARGETS)
     writable = {os.path.normpath(each.target) for each in mounts if not each.read_only}
     for target in (os.path.realpath(each.target) for each in mounts):
@@ -88,6 +104,18 @@ def check_nesting(shown: View, mounts: Sequence[Mount]) -> None:
             raise StartError(
                 f'cannot mount at "{target}": its pod is isolated and can write to "{outer}": mount it elsewhere'
             )
+
+
+def _check_programs(mounts: Sequence[Mount]) -> None:
+    """Raises StartError for a mount over, within or above what a program is loaded from."""
+    program = shutil.which("setpriv")
+    kept = {*_PROGRAMS, *(() if program is None else (os.path.dirname(os.path.realpath(program)),))}
+    for target in (os.path.realpath(each.target) for each in mounts):
+        for folder in kept:
+            if target == folder or target.startswith(f"{folder}/") or folder.startswith(f"{target.rstrip('/')}/"):
+                raise StartError(
+                    f'cannot mount at "{target}": its pod is isolated, and programs come from "{folder}": mount it elsewhere'
+                )
 
 
 def _find_writable(target: Path) -> str:

@@ -5,9 +5,7 @@ the cheapest start that Python has.
 """
 
 import fcntl
-import json
 import os
-import re
 import shutil
 import signal
 import sys
@@ -19,9 +17,9 @@ from typing import Literal
 
 from app.open_files import limit_restored
 from app.runtimes.base import ContainerSpec, Mount, StartError
+from app.runtimes.process import environment, security_context
 from app.runtimes.process import home as process_home
 from app.runtimes.process import mounts as process_mounts
-from app.runtimes.process import security_context
 from app.runtimes.process.files import Folder, open_ordinary
 from app.runtimes.process.home import Home
 from app.runtimes.process.isolation import View
@@ -38,14 +36,6 @@ _THEIRS, _KEPT = 5, 6  # descriptors of the container's input or terminal, and o
 _INSIDE = 4  # the descriptor on which bubblewrap tells the pid of the command
 _SET_UP = 7  # the descriptor of which bubblewrap reads one byte when all is mounted, before it runs the command
 _AGAIN = b"again\n" * 4  # what the shim finds there, whole, if bubblewrap failed before: a mount of the host went away
-_SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")  # that any user may run, unlike ours
-_ODD_VARIABLE = "JOBPLANE_ODD_ENVIRONMENT"
-_WITH_ODD_NAMES = (
-    "import json, os, sys\n"
-    f"env = dict(os.environ); env.update(json.loads(env.pop('{_ODD_VARIABLE}')))\n"
-    "os.execvpe(sys.argv[1], sys.argv[1:], env)"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +89,9 @@ def resolve(
     check_program(spec.argv[0], env["PATH"], working_dir, lambda path: process_mounts.host_path(path, mounts))
     if spec.tty:
         env.setdefault("TERM", "xterm")
+    env = environment.hold(env)
     launch = Launch(
-        command=[*rights.arguments, *spec.argv],
+        command=[*rights.arguments, *environment.with_held(spec.argv, env)],
         env=env,
         working_dir=working_dir,
         keeps=keeps(spec),
@@ -115,7 +106,8 @@ def resolve(
         devices = spec.devices if read_only else ()
         arguments = process_mounts.arguments(mounts, devices, read_only=read_only, view=view)
         launch = _wrap(launch, program, [*process_mounts.hostname_arguments(spec.hostname), *arguments])
-    return _without_odd_names(launch)
+    command, env = environment.split_odd_names(launch.command, launch.env)
+    return replace(launch, command=command, env=env)
 
 
 def _home(folder: Folder, home: Path, owner: tuple[int, int] | None, *, read_only: bool, view: View | None) -> Home:
@@ -264,27 +256,6 @@ def _wrap(launch: Launch, program: str, mounts: list[str]) -> Launch:
     told = ["--info-fd", str(_INSIDE), "--block-fd", str(_SET_UP)]
     command = [program, *told, *mounts, *chdir, "--", *launch.command]
     return replace(launch, command=command, working_dir="/", wrapped=True)
-
-
-def with_odd_names(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """A further command in an environment that was made by `resolve`."""
-    python = next((each for each in _PYTHONS if os.path.exists(each)), sys.executable)
-    return [python, "-ISc", _WITH_ODD_NAMES, *argv] if _ODD_VARIABLE in env else list(argv)
-
-
-def _without_odd_names(launch: Launch) -> Launch:
-    """Kubernetes allows names such as `my.name`, which a shell drops: then Python sets them."""
-    odd = {name: value for name, value in launch.env.items() if not _SHELL_NAME.fullmatch(name)}
-    if not odd:
-        return launch
-    if wrong := [name for name, value in odd.items() if not name or "=" in name or "\0" in name + value]:
-        raise StartError(f'environment variable "{wrong[0]}" has an impossible name or value')
-    plain: Mapping[str, str] = {name: value for name, value in launch.env.items() if name not in odd}
-    return replace(
-        launch,
-        command=[sys.executable, "-ISc", _WITH_ODD_NAMES, *launch.command],
-        env={**plain, _ODD_VARIABLE: json.dumps(odd)},
-    )
 
 
 def check_program(name: str, path: str, working_dir: str, seen: Callable[[str], str]) -> None:

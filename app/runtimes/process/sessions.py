@@ -21,6 +21,7 @@ from typing import Any, Literal
 from app.open_files import limit_restored
 from app.runtimes.base import StartError, Unsupported
 from app.runtimes.linux import process_table
+from app.runtimes.process import environment as command_environment
 from app.runtimes.process import launch
 from app.runtimes.process.files import Folder
 
@@ -206,7 +207,14 @@ def start(place: ExecTarget, argv: Sequence[str], *, tty: bool) -> ExecSession:
         env.setdefault("TERM", "xterm")
     root = f"/proc/{place.pid}/root"
     launch.check_program(argv[0], env.get("PATH", launch.PATH), place.working_dir, lambda path: root + path)
-    inside = [_SHELL, "-c", _ENTER, "sh", place.working_dir, *launch.with_odd_names(argv, env)]
+    inside = [
+        _SHELL,
+        "-c",
+        _ENTER,
+        "sh",
+        place.working_dir,
+        *command_environment.with_odd_names(command_environment.with_held(argv, env), env),
+    ]
     command = [*joining(place.cgroups), *_nsenter(place.pid), *_setpriv(place.pid), *inside]
     try:
         pid, files = spawn(command, env, tty=tty)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -274,6 +275,65 @@ async def test_a_command_gets_names_that_no_shell_can_spell(lab: Lab) -> None:
     session = await lab.runtime.execute(key, ["env"])
 
     assert "my.name=ä" in (await output_of(session))["stdout"].decode()
+
+
+@pytest.mark.parametrize("namespace", [pytest.param("ns-1", id="isolated"), pytest.param("", id="privileged")])
+async def test_no_program_of_the_agent_loads_what_the_pod_says(lab: Lab, place: Path, namespace: str) -> None:
+    """LD_DEBUG has each program write what it loads, and its name, into a file of its own; LD_PRELOAD would give it code."""
+    told = place / "told"
+    told.mkdir()
+    told.chmod(0o777)
+    env = {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(told / "of"), "PS4": "+"}
+    key = a_key("pod-1")
+    await lab.start(script("exec cat /proc/self/environ"), key, env=env, pod={"namespace_uid": namespace})
+    await lab.ended(key)
+    variables = raw(await lab.log(key)).decode().split("\0")
+    programs = set(re.findall(r"initialize program: (\S+)", "".join(each.read_text() for each in told.iterdir())))
+
+    assert {f"{name}={value}" for name, value in env.items()} <= set(variables)
+    assert not [each for each in variables if each.startswith("JOBPLANE_HELD")]
+    assert programs == {"sh", "cat"}
+
+
+async def test_a_further_command_has_the_variables_too_and_its_helpers_do_not(lab: Lab, place: Path) -> None:
+    told = place / "told"
+    told.mkdir()
+    told.chmod(0o777)
+    env = {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(told / "of")}
+    key = await lab.start(FOREVER, a_key("pod-1"), env=env, pod={"namespace_uid": "ns-1"})
+    session = await lab.runtime.execute(key, ["env"])
+    said = (await output_of(session))["stdout"].decode()
+    await session.close()
+    programs = set(re.findall(r"initialize program: (\S+)", "".join(each.read_text() for each in told.iterdir())))
+
+    assert "LD_DEBUG=libs" in said.splitlines()
+    assert programs & {"nsenter", "setpriv", "bwrap", "/bin/sh"} == set()
+
+
+@as_root
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/usr/bin",
+        "/bin",
+        "/usr",
+        "/etc",
+        "/usr/lib/x86_64-linux-gnu",
+        "/lib64/x",
+        "/etc/ld.so.preload",
+        "/usr/bin/setpriv",
+    ],
+)
+async def test_nothing_is_mounted_over_what_programs_are_loaded_from(place: Path, target: str) -> None:
+    """setpriv runs with the agent's rights, in the container's view: a pod must not supply it, nor a library of it."""
+    lab = Lab(lambda: ProcessRuntime(place / "state", bubblewrap=BUBBLEWRAP))
+    mount = Mount(source=place, target=target)
+    try:
+        with pytest.raises(StartError, match="programs come from"):
+            await lab.start(script("true"), a_key("pod-1"), mounts=[mount], pod={"namespace_uid": "ns-1"})
+    finally:
+        await lab.close()
 
 
 async def test_temporary_files_have_a_place_of_the_pod_s_own(lab: Lab) -> None:
