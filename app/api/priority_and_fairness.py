@@ -28,6 +28,7 @@ MOST_OF_ONE_USER = SEATS // 2
 MOST_WAITING = 256  # requests of one user
 MOST_WAITING_IN_ALL = 8_192  # of a level
 MOST_STREAMS = 4_096  # open watches, logs and execs of one user in one process
+MOST_STREAMS_OF_A_FLEET = 65_536  # the same of agents that share a token for many nodes: each has a watch or two
 WAIT_SECONDS = 15.0  # a quarter of a request's time, as in Kubernetes
 OBJECTS_PER_SEAT, WIDEST = 100, 10  # of a list, as in Kubernetes
 
@@ -191,10 +192,9 @@ class Fairness:
 
     def check_streams(self, user: User) -> None:
         """429 if a user has too many streams open, be it an agent."""
-        if self._streams.get(user.name, 0) >= MOST_STREAMS:
-            raise _too_many(
-                f"you have {MOST_STREAMS} open watches and streams: close some, or watch all namespaces at once"
-            )
+        most = MOST_STREAMS_OF_A_FLEET if any(each.endswith("*") for each in user.nodes) else MOST_STREAMS
+        if self._streams.get(user.name, 0) >= most:
+            raise _too_many(f"you have {most} open watches and streams: close some, or watch all namespaces at once")
 
     @contextmanager
     def stream(self, user: User) -> Iterator[None]:

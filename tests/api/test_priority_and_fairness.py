@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import httpx
 import pytest
 
 from app.api import priority_and_fairness
+from app.api.auth.authenticator import NODES, User
 from app.api.http.query import ListOptions
-from app.api.priority_and_fairness import Level, Seat, seats_of
+from app.api.priority_and_fairness import Fairness, Level, Seat, seats_of
 from app.api.resources.selection import Selection, read_selection
 from app.machinery.errors import ApiError
+from app.metrics.registry import MetricsRegistry
 
 
 def level(seats: int = 2, most_of_one_user: int = 2) -> Level:
@@ -230,3 +232,17 @@ async def test_a_user_with_too_many_streams_gets_429_and_others_do_not(
     assert (refused.status_code, other.status_code, again.status_code) == (429, 200, 200)
     assert "you have 3 open watches and streams" in refused.json()["message"]
     assert refused.headers["Retry-After"] == "1"
+
+
+def test_agents_that_share_a_token_may_have_a_watch_for_each_of_many_nodes() -> None:
+    fairness = Fairness(MetricsRegistry())
+    fleet = User(name="system:node:fleet", groups=(NODES,), nodes=("fleet-*",))
+    single = User(name="system:node:one", groups=(NODES,), nodes=("one",))
+    with ExitStack() as open_streams:
+        for user in (fleet, single):
+            for _ in range(priority_and_fairness.MOST_STREAMS):
+                open_streams.enter_context(fairness.stream(user))
+
+        fairness.check_streams(fleet)
+        with pytest.raises(ApiError, match="4096 open watches"):
+            fairness.check_streams(single)
