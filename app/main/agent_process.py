@@ -76,7 +76,7 @@ def exec_agent(config: AgentConfig) -> NoReturn:
 
 
 def _hold(data: bytes) -> int:
-    """Return a descriptor, for the program that is executed next, to read the data from. A pipe would take 64 KiB at most."""
+    """Return a descriptor from which the next program reads the data. A pipe would take 64 KiB at most."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("agent-config")
     else:

@@ -143,7 +143,7 @@ class Reader:
         return change
 
     async def get_many(self, keys: Iterable[Key]) -> dict[Key, StoredObject]:
-        """Those of the objects that exist, in one query."""
+        """Return the given objects that exist, read in one query."""
         kinds, namespaces, names = zip(*keys, strict=True) if (keys := list(keys)) else ((), (), ())
         sql = f"""select {_COLUMNS} from unnest($1::text[], $2::text[], $3::text[]) as k(kind, namespace, name)
             join heads h on (h.kind, h.namespace, h.name) = (k.kind, k.namespace, k.name)

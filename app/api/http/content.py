@@ -91,7 +91,7 @@ async def read_object(request: Request, kind: Kind, validation: Validation) -> D
 
 
 async def compile_schema(kind: Kind) -> None:
-    """Compile the schema of a custom kind, beside the event loop, if nobody has written an object of it yet."""
+    """Compile the schema of a custom kind in a thread, unless that was done before."""
     if is_custom(kind) and not (schema := kind.type.structural_schema).is_compiled:
         await offload.run(offload.LARGE + 1, schema.compile)
 

@@ -46,7 +46,7 @@ class OpenApi:
         return made
 
     def is_made(self, path: str) -> bool:
-        """Whether the document of `path` is encoded already, or does not exist."""
+        """Return whether the document of `path` is encoded already, or does not exist."""
         path = path.rstrip("/")
         return path in self._made or (path != ROOT and path.removeprefix(f"{ROOT}/") not in self.names)
 

@@ -102,7 +102,7 @@ class GangIndex:
 
 
 def _reference_of(obj: Object) -> Key | None:
-    """What a Workload names as its controller (`spec.controllerRef`), or the Workload that a PodGroup was made from."""
+    """Return the controller that a Workload names (`spec.controllerRef`), or the Workload that a PodGroup was made from."""
     namespace = obj.metadata.namespace
     if isinstance(obj, Workload):
         reference = obj.spec.controller_ref
@@ -112,13 +112,13 @@ def _reference_of(obj: Object) -> Key | None:
 
 
 def _controller_key(namespace: str, group: str, kind: str, name: str) -> Key:
-    """Of a Job its own key; what else controls a Workload need not be a kind that is known here."""
+    """Return the Job's own key, if the controller is a Job. Other controllers may be of unknown kinds."""
     is_job = (group, kind) == (JOBS.group, JOBS.name)
     return Key(JOBS.resource if is_job else f"{kind}.{group}", namespace, name)
 
 
 def _key_of_job(job: Job, management: Management) -> Key:
-    """What a Workload for the Job names as its controller: the Job, or the Job's owner."""
+    """Return the controller that a Workload for the Job names: the Job, or the Job's owner."""
     owner = next((each for each in job.metadata.owner_references if each.controller), None)
     if owner is None or management is Management.BOTH:
         return Key(JOBS.resource, job.metadata.namespace, job.metadata.name)

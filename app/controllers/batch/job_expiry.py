@@ -19,7 +19,7 @@ EXPIRY = Key("expiry", "", "")
 SLICE = 200  # Jobs decoded in one step
 MOST_DUE = 10_000  # Jobs that are awake because their TTL is over
 _SOON = timedelta(seconds=1)
-_LONGEST = timedelta(minutes=1)  # marks that are set later (`DormancyMarking`) are no changes, and tell nobody
+_LONGEST = timedelta(minutes=1)  # marks that are set later (`DormancyMarking`) are no changes, so no watcher is told
 
 
 class JobExpiry:
@@ -32,7 +32,7 @@ class JobExpiry:
         return [EXPIRY] if self._mirror.dormant is not None else []
 
     def on_event(self, job: Object | None) -> Iterable[Key]:
-        """Handle a change of a Job. It is in the database already: whoever looks there from now on finds it."""
+        """Handle a change of a Job. The database has it already, so the next query finds it."""
         found = find_dormancy(job) if job is not None else None
         if found is None or found.expires_at is None:
             return ()

@@ -9,7 +9,7 @@ from app.store import Key, StoredObject
 from app.store.dormant_objects import Due
 
 ReadStored = Callable[[Sequence[Key]], Awaitable[Mapping[Key, StoredObject]]]
-"""Those of the objects that exist, from the database."""
+"""Reads the given objects that exist from the database."""
 ReadEnded = Callable[[str, str], Awaitable[Job | None]]
 """By namespace and UID, a Job that has ended and may be gone."""
 ReadDue = Callable[[datetime, Due | None], Awaitable[Sequence[Due]]]

@@ -51,7 +51,7 @@ class GarbageCollector:
         if _is_of_no_concern(before, now):
             return []
         self._graph.follow(key, before, now)
-        if self._is_waking:  # whoever wakes dependents looks at them
+        if self._is_waking:  # `_wake_dependents` looks at them
             return []
         found = [] if now is None else self._keys_of(key, now)
         gone = before.metadata.uid if before is not None else ""
@@ -75,7 +75,7 @@ class GarbageCollector:
                 self._mirror.let_go(place)
 
     def on_dormancy(self, key: Key, obj: Object, is_dormant: bool) -> None:
-        """Of the many pods of a Job some leave before it; and a Job that comes back does so without its pods."""
+        """Handle dormancy. Some pods of a Job become dormant before it, and a Job wakes without its pods."""
         kinds = self._mirror.dormant
         is_owner = kinds is not None and key.kind == kinds.owner
         if is_dormant:

@@ -82,7 +82,7 @@ class StateMetrics:
         metrics.add_collector(COLLECTOR, self._collect)
 
     def _on_dormancy(self, key: Key, obj: Object, is_dormant: bool) -> None:
-        """One that has left the mirror is counted among the dormant; one that comes back is told as a new one."""
+        """Count an object that left the mirror as dormant. One that comes back is handled as a new one."""
         if is_dormant:
             self._on_change(key, obj, None)
         self.dormant.add(key, obj, 1 if is_dormant else -1)
@@ -149,7 +149,7 @@ class StateMetrics:
         yield family("jobplane_jobs", "Jobs that exist.", "gauge", totals)
 
     def _all_jobs(self) -> tuple[dict[str, JobCount], Counter[str]]:
-        """What Jobs add up to in each namespace, and how many there are."""
+        """Return the sums over Jobs in each namespace, and the number of Jobs."""
         jobs, counts = dict(self._jobs), self._job_counts.copy()
         for group, numbers in self.dormant.numbers.items():
             if group.kind == JOBS.resource:

@@ -57,7 +57,7 @@ async def find_in_version(registry: Registry, kind: Kind, namespace: str, name: 
 
 
 async def get_many(registry: Registry, keys: Sequence[Key]) -> dict[Key, StoredObject]:
-    """Those of the objects that exist, in one query."""
+    """Return the given objects that exist, read in one query."""
     return await registry.store.get_many(keys)
 
 

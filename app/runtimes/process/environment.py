@@ -37,6 +37,11 @@ def hold(env: Mapping[str, str]) -> dict[str, str]:
     return {**rest, _HELD: json.dumps(held)} if held else rest
 
 
+def without_loading(env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without what `hold` would hold back: that of a container which an older agent has started."""
+    return {name: value for name, value in env.items() if not _LOADS.fullmatch(name)}
+
+
 def with_held(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
     """Return the command that sets what `hold` held back, to be run with the container's rights."""
     if _HELD not in env:

@@ -202,19 +202,13 @@ class CommandFiles:
 
 def start(place: ExecTarget, argv: Sequence[str], *, tty: bool) -> ExecSession:
     """Run it. Raises StartError, Unsupported."""
-    env = dict(place.env)
+    env = command_environment.without_loading(place.env)
     if tty:
         env.setdefault("TERM", "xterm")
     root = f"/proc/{place.pid}/root"
     launch.check_program(argv[0], env.get("PATH", launch.PATH), place.working_dir, lambda path: root + path)
-    inside = [
-        _SHELL,
-        "-c",
-        _ENTER,
-        "sh",
-        place.working_dir,
-        *command_environment.with_odd_names(command_environment.with_held(argv, env), env),
-    ]
+    whole = command_environment.with_odd_names(command_environment.with_held(argv, env), env)
+    inside = [_SHELL, "-c", _ENTER, "sh", place.working_dir, *whole]
     command = [*joining(place.cgroups), *_nsenter(place.pid), *_setpriv(place.pid), *inside]
     try:
         pid, files = spawn(command, env, tty=tty)

@@ -17,7 +17,7 @@ import pytest
 
 from app.runtimes.base import CreateError, Mount, SandboxSpec, Security, StartError
 from app.runtimes.linux import process_table
-from app.runtimes.process import isolation
+from app.runtimes.process import environment, isolation
 from app.runtimes.process.isolation import SandboxRecord
 from app.runtimes.process.pod_users import DEFAULT_RANGE, parse_range
 from app.runtimes.process.runtime import ProcessRuntime
@@ -308,6 +308,19 @@ async def test_a_further_command_has_the_variables_too_and_its_helpers_do_not(la
 
     assert "LD_DEBUG=libs" in said.splitlines()
     assert programs & {"nsenter", "setpriv", "bwrap", "/bin/sh"} == set()
+
+
+def test_a_command_in_a_container_of_an_older_agent_loads_nothing_either() -> None:
+    env = environment.hold({"LD_PRELOAD": "/x.so", "A": "b"})
+
+    assert environment.without_loading({**env, "LD_AUDIT": "/old.so"}) == env
+    assert environment.with_held(["env"], env) == [
+        "/usr/bin/env",
+        "-u",
+        "JOBPLANE_HELD_ENVIRONMENT",
+        "LD_PRELOAD=/x.so",
+        "env",
+    ]
 
 
 @as_root
