@@ -2,13 +2,14 @@
 
 As new as the feed's cursor. An answer is made once for each change of a Service, however many agents ask.
 
-The own name of a pod that has ended stays for LINGER seconds, unless another pod takes it: pods that wait for each other could
-otherwise miss one that was quick. Kubernetes' resolvers do the same, as they cache answers for 30 s.
+The own name of a pod that has ended stays for LINGER seconds: pods that wait for each other could otherwise miss one that was
+quick. Kubernetes' resolvers do the same, as they cache answers for 30 s. It goes at once if the pod is deleted, or if another pod
+has the name, ready or not: a Job that is made anew must not be given addresses of the one before.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from typing import cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -17,15 +18,55 @@ from app.kinds.core.endpointslice import KIND as SLICES
 from app.kinds.core.endpointslice import EndpointSlice
 from app.kinds.core.service import KIND as SERVICES
 from app.kinds.core.service import Service
+from app.kinds.pod.pod import KIND as PODS
 from app.plans.endpoint_slices import SERVICE_NAME
 from app.registry.codec import key_of
 from app.registry.mirror_cache import MirrorCache
-from app.store import Key, Mirror, Store
+from app.store import Change, Key, Mirror, Store
 
 MOST_NAMES = 16  # of one address
 LINGER = 30.0  # seconds
 MOST_RECENT = 1000  # names of ended pods of a Service
+MOST_DELETED = 10_000  # pods
 _NONE = ServiceRecords()
+
+
+class _Ended(NamedTuple):
+    pod: str  # its UID
+    until: float
+    endpoint: ServiceEndpoint
+
+
+class _RecentNames:
+    """Names of a Service's pods that have ended, the last at the end."""
+
+    def __init__(self) -> None:
+        self._ended: dict[str, _Ended] = {}  # by host name
+        self._names: dict[str, str] = {}  # by UID
+        self._endpoints: tuple[ServiceEndpoint, ...] | None = ()
+
+    def keep(self, ended: _Ended) -> None:
+        name = ended.endpoint.hostname
+        self.forget(name)
+        self._ended[name], self._names[ended.pod], self._endpoints = ended, name, None
+        if len(self._ended) > MOST_RECENT:
+            self.forget(next(iter(self._ended)))
+
+    def forget(self, name: str) -> None:
+        if (ended := self._ended.pop(name, None)) is not None:
+            self._names.pop(ended.pod, None)
+            self._endpoints = None
+
+    def forget_pod(self, uid: str) -> None:
+        self.forget(self._names.get(uid, ""))
+
+    def endpoints(self, now: float) -> tuple[ServiceEndpoint, ...]:
+        """Return those whose time is not over: the same tuple until one comes or goes."""
+        for name in [name for name, each in self._ended.items() if each.until <= now]:
+            self.forget(name)
+        if self._endpoints is None:
+            self._endpoints = tuple(each.endpoint for each in self._ended.values())
+        return self._endpoints
 
 
 class ServiceCache:
@@ -34,6 +75,8 @@ class ServiceCache:
     def __init__(self, store: Store, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed
         self._cache = MirrorCache(store, frozenset({SERVICES.resource, SLICES.resource}))
+        self._feed = store.feed
+        self._follows = False
         self._mirror: Mirror | None = None
         self._clear()
 
@@ -42,8 +85,8 @@ class ServiceCache:
         self._by_address: defaultdict[str, dict[Key, Key]] = defaultdict(dict)  # slices with their Services
         self._counts: defaultdict[str, int] = defaultdict(int)  # of Services, by namespace
         self._records: dict[Key, ServiceRecords] = {}
-        # By Service and host name: endpoints that have gone, the last at the end, and until when their names stay.
-        self._recent: defaultdict[Key, dict[str, tuple[float, ServiceEndpoint]]] = defaultdict(dict)
+        self._recent: dict[Key, _RecentNames] = {}  # by Service
+        self._deleted: dict[str, None] = {}  # UIDs of pods, as a slice may hold one that is no more
 
     async def has_services(self, namespace: str) -> bool:
         await self._follow()
@@ -53,25 +96,21 @@ class ServiceCache:
         """Return the ready endpoints of a Service; nothing is `found` if there is no such Service."""
         mirror = await self._follow()
         key = key_of(SERVICES, namespace, name)
-        self._expire(key)
         if (known := self._records.get(key)) is None:
             service = cast("Service | None", mirror.get(key))
             if service is None:
                 return _NONE  # not remembered: anything may be asked for
             known = self._records[key] = _records(service, self._slices.get(key, {}).values())
-            if key in self._recent:
-                known = self._records[key] = replace(
-                    known, recent=tuple(each for _, each in self._recent[key].values())
-                )
+        if (recent := self._recent_endpoints(key)) != known.recent:
+            known = self._records[key] = replace(known, recent=recent)
         return known
 
-    def _expire(self, service: Key) -> None:
-        recent, now = self._recent.get(service, {}), self._elapsed()
-        while recent and (len(recent) > MOST_RECENT or next(iter(recent.values()))[0] <= now):
-            del recent[next(iter(recent))]
-            self._records.pop(service, None)
-        if not recent:
+    def _recent_endpoints(self, service: Key) -> tuple[ServiceEndpoint, ...]:
+        recent = self._recent.get(service)
+        found = recent.endpoints(self._elapsed()) if recent else ()
+        if not found:
             self._recent.pop(service, None)
+        return found
 
     async def names(self, address: str) -> AddressNames:
         """Return the names of the endpoints with this address, without the cluster's domain."""
@@ -86,6 +125,9 @@ class ServiceCache:
         return AddressNames(sorted(set(found))[:MOST_NAMES])
 
     async def _follow(self) -> Mirror:
+        if not self._follows:
+            self._follows = True
+            await self._feed.listen(self._forget_deleted, self._feed.cursor)
         mirror = await self._cache.mirror()
         if mirror is not self._mirror:
             self._mirror = mirror
@@ -115,15 +157,32 @@ class ServiceCache:
             self._index_addresses(key, service, piece, is_new=piece is now)
             if piece is before:
                 self._keep_names(service, piece, cast("EndpointSlice | None", now))
+            elif service in self._recent:
+                for each in piece.endpoints:
+                    self._recent[service].forget(each.hostname or "")
 
     def _keep_names(self, service: Key, before: EndpointSlice, now: EndpointSlice | None) -> None:
+        if self._mirror is None or self._mirror.get(service) is None:
+            return
         left = {each.hostname for each in now.endpoints} if now else set()
-        recent = self._recent[service]
         for each in before.endpoints:
-            if each.hostname and each.hostname not in left and each.conditions.ready is not False:
-                recent.pop(each.hostname, None)
-                recent[each.hostname] = self._elapsed() + LINGER, ServiceEndpoint(each.addresses, each.hostname)
-        self._expire(service)
+            pod = each.target_ref.uid if each.target_ref else ""
+            gone = each.hostname and each.hostname not in left and pod not in self._deleted
+            if gone and each.conditions.ready is not False:
+                ended = _Ended(pod, self._elapsed() + LINGER, ServiceEndpoint(each.addresses, each.hostname or ""))
+                self._recent.setdefault(service, _RecentNames()).keep(ended)
+
+    def _forget_deleted(self, changes: Sequence[Change]) -> None:
+        """Take the names from pods that are deleted: another Job may use them next."""
+        for change in changes:
+            if change.change != "D" or change.key.kind != PODS.resource or not self._counts.get(change.key.namespace):
+                continue
+            self._deleted[change.uid] = None
+            if len(self._deleted) > MOST_DELETED:
+                del self._deleted[next(iter(self._deleted))]
+            for service, recent in self._recent.items():
+                if service.namespace == change.key.namespace:
+                    recent.forget_pod(change.uid)
 
     def _index_addresses(self, key: Key, service: Key, piece: EndpointSlice, *, is_new: bool) -> None:
         for address in (each for endpoint in piece.endpoints for each in endpoint.addresses):

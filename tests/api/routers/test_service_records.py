@@ -3,6 +3,7 @@
 from typing import Any
 
 import httpx
+import pytest
 
 from app.api.auth.authenticator import NODES, User
 from app.api.auth.tokens import issue
@@ -14,13 +15,15 @@ from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.core.namespace import Namespace
 from app.kinds.core.service import KIND as SERVICES
 from app.kinds.core.service import Service, ServiceSpec
+from app.kinds.pod.pod import KIND as PODS
 from app.machinery.base import ObjectMeta
+from app.machinery.meta.meta_schema import ObjectReference
 from app.registry.agents.service_cache import LINGER
 from app.registry.verbs import objects
 from app.registry.verbs.deletion import Demand
 from app.registry.verbs.objects import Registry
 from tests.conftest import NO_TLS, Clock
-from tests.registry.examples import create, named
+from tests.registry.examples import create, example, named
 
 BASE = "/apis/agents.jobplane.dev/v1/nodes"
 
@@ -36,8 +39,11 @@ async def a_slice(registry: Registry, name: str, *endpoints: Endpoint) -> None:
     await create(registry, SLICES, EndpointSlice(metadata=meta, address_type="IPv4", endpoints=endpoints, ports=ports))
 
 
-def endpoint(address: str, hostname: str | None = None, ready: bool | None = None) -> Endpoint:
-    return Endpoint(addresses=(address,), hostname=hostname, conditions=EndpointConditions(ready=ready))
+def endpoint(address: str, hostname: str | None = None, ready: bool | None = None, pod: str = "") -> Endpoint:
+    target = ObjectReference(kind="Pod", uid=pod) if pod else None
+    return Endpoint(
+        addresses=(address,), hostname=hostname, conditions=EndpointConditions(ready=ready), target_ref=target
+    )
 
 
 async def test_the_ready_endpoints_of_a_service_are_told(registry: Registry) -> None:
@@ -80,6 +86,48 @@ async def test_the_name_of_a_pod_that_has_ended_stays_for_a_while(registry: Regi
     records = await registry.services.records("default", "ring")
     assert (records.slices, records.recent) == ((), (ServiceEndpoint(("10.0.0.1",), "w-0"),))
     clock.move(seconds=LINGER)
+    assert await registry.services.records("default", "ring") == ServiceRecords(found=True)
+
+
+async def test_the_name_of_a_pod_that_has_ended_goes_to_another_that_is_not_ready_yet(registry: Registry) -> None:
+    await a_service(registry)
+    await a_slice(registry, "one", endpoint("10.0.0.1", "w-0"), endpoint("10.0.0.2", "w-1"))
+    await registry.services.records("default", "ring")
+    await objects.delete(registry, SLICES, "default", "one", Demand())
+
+    await a_slice(registry, "two", endpoint("10.0.0.3", "w-0", ready=False))
+    records = await registry.services.records("default", "ring")
+    assert records.recent == (ServiceEndpoint(("10.0.0.2",), "w-1"),)
+
+
+@pytest.mark.parametrize("first", ["slice", "pod"])
+async def test_the_name_of_a_pod_that_is_deleted_goes_with_it(registry: Registry, first: str) -> None:
+    """Whichever is deleted first, the pod or its slice."""
+    await a_service(registry)
+    uids = [(await create(registry, PODS, named(example(PODS), name=name))).metadata.uid for name in ("a", "b")]
+    endpoints = [endpoint(f"10.0.0.{index}", f"w-{index}", pod=uid) for index, uid in enumerate(uids)]
+    await a_slice(registry, "one", *endpoints)
+    await registry.services.records("default", "ring")
+
+    now = Demand(grace_seconds=0)
+    deletions = [
+        objects.delete(registry, SLICES, "default", "one", now),
+        objects.delete(registry, PODS, "default", "a", now),
+    ]
+    for each in deletions if first == "slice" else reversed(deletions):
+        await each
+    records = await registry.services.records("default", "ring")
+    assert records.recent == (ServiceEndpoint(("10.0.0.1",), "w-1"),)
+
+
+async def test_a_service_made_anew_has_no_names_of_the_one_before(registry: Registry) -> None:
+    await a_service(registry)
+    await a_slice(registry, "one", endpoint("10.0.0.1", "w-0"))
+    await registry.services.records("default", "ring")
+
+    await objects.delete(registry, SERVICES, "default", "ring", Demand())
+    await objects.delete(registry, SLICES, "default", "one", Demand())
+    await a_service(registry)
     assert await registry.services.records("default", "ring") == ServiceRecords(found=True)
 
 
