@@ -154,7 +154,7 @@ class Reader:
     async def page(self, query: Query) -> Page:
         """One page in key order, and the revision that it shows, from one statement. Compacted if that is forgotten."""
         sql, values = _page(query) if query.at is None else _page_at(query)
-        rows = await self._pool.fetch(sql, *values)
+        rows = await self._rows(query, sql, values)
         if query.at is not None and (query.at < rows[0]["floor"] or any(map(_is_forgotten, rows))):
             raise Compacted(query.at, rows[0]["floor"])
         before = 1 if query.at is None else 2
@@ -167,6 +167,17 @@ class Reader:
             await self._complete(heads[:limit], query)
         more = limit is not None and len(heads) > limit
         return Page(heads[:limit], revision, more)
+
+    async def _rows(self, query: Query, sql: str, values: Sequence[object]) -> list[asyncpg.Record]:
+        """With labels, planned for these values: whether an index helps depends on how many objects have a label.
+
+        Postgres would plan a statement that it has seen some times for any values, and read all objects of the kind.
+        """
+        if not query.labels:
+            return await self._pool.fetch(sql, *values)
+        async with self._pool.acquire() as connection:
+            statement = await connection.prepare(sql)
+            return await statement.fetch(*values)
 
     async def _complete(self, heads: Iterable[StoredObject], query: Query) -> None:
         """Read what was left out of large objects; versions do not change. Compacted if one is forgotten meanwhile."""
@@ -187,10 +198,10 @@ class Reader:
         rows = await self._pool.fetch(_UNCHANGED, kind, after, limit, age)
         return [self._head(row) for row in rows]
 
-    async def remaining(self, query: Query) -> int:
+    async def remaining(self, query: Query, most: int | None = None) -> int | None:
         """Return how many objects came after a place at a revision: what comes now, but for those that have come or gone since.
 
-        Counted so, an index alone tells almost all of it.
+        Counted so, an index alone tells almost all of it. None if more than `most` come now.
         """
         values = _Values()
         key = _of_key(query, values)
@@ -198,10 +209,11 @@ class Reader:
         is_there = (
             "exists (select from heads l where (l.kind, l.namespace, l.name) = ($1, first.namespace, first.name))"
         )
-        sql = f"""select (select count(*) from heads h where {key.format("h")}) + coalesce((
+        limit = values.add(None if most is None else most + 1)
+        sql = f"""select (select count(*) from (select from heads h where {key.format("h")} limit {limit}) h), coalesce((
             select sum((change <> 'A')::int - ({is_there})::int) from ({since}) first), 0)"""
-        found: int = await self._pool.fetchval(sql, *values)
-        return found
+        ((now, change),) = await self._pool.fetch(sql, *values)
+        return None if most is not None and now > most else now + change
 
     async def versions(self, revisions: Sequence[int]) -> dict[int, bytes]:
         """The bodies of these versions, as far as they are still kept."""
@@ -279,6 +291,7 @@ def _of_key(query: Query, values: _Values) -> str:
 
 
 def _page(query: Query) -> tuple[str, _Values]:
+    """Return what is there now. The planner cannot join the bodies' subquery in its own way: by a hash of the history, say."""
     values = _Values()
     where = [_of_key(query, values).format("h")]
     if query.node is not None:
@@ -288,9 +301,10 @@ def _page(query: Query) -> tuple[str, _Values]:
     if query.awake:
         where.append(_awake(query.kind) or "h.dormant is null")
     where += _has_wanted(query, values)
-    page = f"""select h.kind, h.namespace, h.name, h.uid, h.revision, {_content(query, "h", "s", values)}
-        from heads h join history s using (revision) where {" and ".join(where)}
-        order by h.namespace, h.name {_limit(query, values)}"""
+    page = f"""select h.kind, h.namespace, h.name, h.uid, h.revision, {_content(query, "h", "s", values)} from (
+            select h.* from heads h where {" and ".join(where)} order by h.namespace, h.name {_limit(query, values)}
+        ) h join lateral (select body from history where revision = h.revision offset 0) s on true
+        order by h.namespace, h.name"""
     return f"select c.revision as store_revision, x.* from counter c left join lateral ({page}) x on true", values
 
 
@@ -343,7 +357,7 @@ def _bytes_per_object(query: Query) -> int:
 def _page_at(query: Query) -> tuple[str, _Values]:
     """Return what has not changed since, and of what has, the version that its first change replaced.
 
-    Bodies come by a subquery that the planner cannot join in its own way: a hash of the whole history, say.
+    Bodies come as in `_page`.
     """
     if query.deleting is not None:
         raise ValueError("only what is there now can be asked whether it is being deleted")

@@ -129,9 +129,9 @@ class Store:
         """The first objects of a kind after a revision, of those that have not changed for so long."""
         return await call_database(self.reader.unchanged(kind, after, age, limit))
 
-    async def remaining(self, query: Query) -> int:
-        """Return how many objects come after a page that was read at a revision."""
-        return await call_database(self.reader.remaining(query))
+    async def remaining(self, query: Query, most: int | None = None) -> int | None:
+        """Return how many objects come after a page that was read at a revision. None if they are more than `most`."""
+        return await call_database(self.reader.remaining(query, most))
 
     async def look_back(self, changes: Sequence[Change]) -> None:
         """Fill in what each object was before its change; what it is now, if that is no longer known.

@@ -106,7 +106,7 @@ class TestQueues:
         kubectl("create", "-f", str(lab.site.example(f"{folder}/rabbitmq-service.yaml")))
         stateful = lab.site.example(f"{folder}/rabbitmq-statefulset.yaml")
         refused = kubectl("create", "-f", str(stateful), code=1)
-        assert "Jobplane runs Jobs, CronJobs and pods, and has none of these" in refused
+        assert "Jobplane runs Jobs, CronJobs, Deployments and pods, and has none of these" in refused
         kubectl.send("create", first_pod(yaml.safe_load(stateful.read_text())))
         kubectl("wait", "--for=condition=Ready", "--timeout=60s", "pod/rabbitmq-0")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from random import Random
 
@@ -122,6 +123,13 @@ async def test_pages_of_one_revision_are_that_list(store: Store) -> None:
     assert left == [20 - 3 * number for number in range(1, 7)]
 
 
+async def test_what_is_left_is_counted_up_to_a_bound(store: Store) -> None:
+    await store.commit([create(name) for name in "abcde"])
+    query = Query(kind=KIND, at=await store.revision(), after=("default", "b"))
+
+    assert [await store.remaining(query, most) for most in (2, 3, None)] == [None, 3, 3]
+
+
 def placed(name: str, node: str, expected: int = 0) -> Write:
     fields = {"spec.nodeName": node} if node else {}
     change = "M" if expected else "A"
@@ -207,6 +215,20 @@ async def test_what_is_dormant_is_found_by_its_labels(store: Store, kind: str, a
         for condition, index in ((f"dormant is not null and {LABELS} && array['a']", "heads_by_label"), (awake, held)):
             rows = await connection.fetch(f"explain select from heads h where {condition}")
             assert any(index in row[0].split() for row in rows)
+
+
+async def test_a_list_by_labels_is_planned_for_them(store: Store) -> None:
+    """Whether the index helps depends on how common a label is: of a statement that is kept, the sixth plan is for any."""
+    await store.commit([create("live", kind="pods", app="x")])
+    for _ in range(8):
+        page = await store.list(Query(kind="pods", labels={"app": ["x"]}))
+        assert [head.key.name for head in page.heads] == ["live"]
+
+    async with AsyncExitStack() as stack:
+        for _ in range(store.pool.get_size()):
+            connection = await stack.enter_async_context(store.pool.acquire())
+            kept = await connection.fetch("select statement from pg_prepared_statements")
+            assert not [each for (each,) in kept if LABELS in each]
 
 
 async def test_a_version_that_nobody_remembers_is_not_left_out_of_a_list(store: Store) -> None:

@@ -12,7 +12,7 @@ from app.plans.admission.pod_security.namespace_policy import LevelVersion
 from app.registry import offload
 from app.registry.codec import decode
 from app.registry.registry import Registry
-from app.registry.verbs.lists import Scope, remaining
+from app.registry.verbs.lists import Scope, place_of
 from app.store import Page
 
 MOST_BYTES = 16 << 20  # of pods that are looked at
@@ -22,7 +22,9 @@ async def warn_of_pods(registry: Registry, namespace: str, enforce: LevelVersion
     """Return what to say of the pods that are there: beside the event loop if they are many; not of all if they are very many."""
     scope = Scope(kind=PODS, namespace=namespace)
     page = await registry.store.list(scope.query(limit=pod_security.MOST_PODS, size=MOST_BYTES))
-    left = await remaining(registry, scope, page.heads[-1], page.revision) if page.more else 0
+    left = 0
+    if page.more:
+        left = await registry.store.remaining(scope.query(place_of(page.heads[-1]), at=page.revision)) or 0
     size = sum(len(head.body) for head in page.heads)
     return await offload.run(size, _warn, namespace, enforce, page, len(page.heads) + left)
 

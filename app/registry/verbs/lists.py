@@ -18,6 +18,7 @@ PAGE_BYTES = 2 << 20  # how large the following pages are to be, about
 ROWS_AT_LEAST, ROWS_AT_MOST = 10, 1_000
 MOST_AHEAD = 32  # pages that all lists of a process together hold before their clients have taken the one before
 LOOKED_AT = 500  # in one query for a selective list, however short its pages
+MOST_COUNTED = 10_000  # objects that are left after a page
 Place = tuple[str, str]
 """Namespace and name of the last object before."""
 
@@ -136,9 +137,12 @@ async def _with_remaining(registry: Registry, scope: Scope, page: Page) -> Page:
     return Page(page.heads, page.revision, page.more, left)
 
 
-async def remaining(registry: Registry, scope: Scope, last: StoredObject, at: int) -> int:
-    """Return how many objects of a scope come after one of them, at a revision."""
-    return await registry.store.remaining(scope.query(place_of(last), at=at))
+async def remaining(registry: Registry, scope: Scope, last: StoredObject, at: int) -> int | None:
+    """Return how many objects of a scope come after one of them, at a revision. None if they are very many.
+
+    To count a million for each page of 500 takes longer than to read them.
+    """
+    return await registry.store.remaining(scope.query(place_of(last), at=at), MOST_COUNTED)
 
 
 async def first_page(registry: Registry, scope: Scope, after: Place | None = None, at: int | None = None) -> Page:
