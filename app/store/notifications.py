@@ -10,8 +10,8 @@ from typing import Any
 
 import asyncpg
 
-from app.store.commit import CONNECT_SECONDS
 from app.store.errors import AWAY, call_database
+from app.store.postgres_connection import connect
 
 _SETTINGS = {"application_name": "jobplane listener"}
 _RETRY_SECONDS = 0.25
@@ -76,7 +76,7 @@ async def listen(
     while True:
         lost = asyncio.Event()
         try:
-            connection = await asyncpg.connect(dsn, server_settings=_SETTINGS, timeout=CONNECT_SECONDS)
+            connection = await connect(dsn, server_settings=_SETTINGS)
         except AWAY:
             await asyncio.sleep(_RETRY_SECONDS)
             continue

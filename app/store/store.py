@@ -12,7 +12,7 @@ from app.metrics.registry import MetricsRegistry
 from app.store import notifications, timeline
 from app.store.batching_loader import BatchingLoader
 from app.store.change_feed import Change, Feed
-from app.store.commit import CONNECT_SECONDS, Write, Writer
+from app.store.commit import Write, Writer
 from app.store.database_metrics import DatabaseMetrics
 from app.store.dormant_objects import DormantObjects
 from app.store.encryption.encryption import LEAD, KeyRing
@@ -27,7 +27,7 @@ from app.store.logs.logs import CAP, Logs
 from app.store.mirror import Mirror
 from app.store.node_usage import NodeUsageReports
 from app.store.notifications import AgentCalls, LogGrowth
-from app.store.postgres_connection import Connection
+from app.store.postgres_connection import Connection, connect
 from app.store.reader import Page, Query, Reader, StoredObject
 from app.store.tokens import Tokens
 
@@ -101,9 +101,7 @@ class Store:
             await self.check_timeline(connection)
 
     async def _connect_writer(self) -> asyncpg.Connection:
-        connection = await asyncpg.connect(
-            self.dsn, server_settings=_WRITER_SETTINGS, timeout=CONNECT_SECONDS, connection_class=Connection
-        )
+        connection = await connect(self.dsn, server_settings=_WRITER_SETTINGS)
         try:
             await timeline.begin(connection, self.feed)
         except BaseException:
@@ -275,13 +273,14 @@ async def open_store(
     async def check_timeline(connection: asyncpg.Connection) -> None:
         await store.check_timeline(connection)
 
-    pool = await asyncpg.create_pool(
+    pool = await asyncpg.create_pool(  # type: ignore[call-overload] # `connect` is called with this DSN only
         dsn,
         min_size=0,
         max_size=pool_size,
         server_settings=_READER_SETTINGS,
         reset=_as_it_is,
         init=check_timeline,
+        connect=connect,
         connection_class=Connection,
     )
     store = Store(dsn, pool, ring_bytes, log_cap, keys, key_lead)

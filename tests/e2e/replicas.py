@@ -65,6 +65,9 @@ class Replicas(Parts):
             lacking("no haproxy: apt-get install haproxy")
         if self._database:
             self.folder.mkdir(mode=0o755)
+            migration = self.add("migrate")
+            assert migration.wait(READY_SECONDS) == 0, self.log.read_text()
+            self._parts.remove(migration)
         else:
             migrated_postgres.copy_into(self.folder)
             self.bring_back()
