@@ -52,7 +52,7 @@ class Replicas(Parts):
         self.names = [name for name in network.machines if name.startswith("api-")]
         self.apis: dict[str, Part] = {}
         self.controllers: list[Part] = []
-        self._network, self._workers, self._simulated, self._database = network, workers, simulated, database
+        self.network, self._workers, self._simulated, self._database = network, workers, simulated, database
         self._balancer: Part | None = None
         self._statistics = folder.with_name("haproxy.sock")
 
@@ -96,14 +96,14 @@ class Replicas(Parts):
             (data / "tls").mkdir(parents=True)
             for file in ("ca.crt", "ca.key"):
                 shutil.copy(authority / file, data / "tls" / file)
-        address = self._network.address(name)
-        options = ("--host", address, "--port", str(API_PORT), "--tls-san", self._network.host)
+        address = self.network.address(name)
+        options = ("--host", address, "--port", str(API_PORT), "--tls-san", self.network.host)
         self.apis[name] = self.add(
             "api",
             *options,
             "--data-dir",
             str(data),
-            within=self._network.into(name),
+            within=self.network.into(name),
             JOBPLANE_AGENT_NODES="worker-*,rack-*",
         )
         self._until_ready(address)
@@ -119,8 +119,8 @@ class Replicas(Parts):
 
     def _balance(self) -> None:
         """Start HAProxy with the page's configuration."""
-        own = {f"192.0.2.{11 + at}:": f"{self._network.address(name)}:" for at, name in enumerate(self.names)}
-        own[f"bind :{API_PORT}"] = f"bind {self._network.host}:{self.port}"
+        own = {f"192.0.2.{11 + at}:": f"{self.network.address(name)}:" for at, name in enumerate(self.names)}
+        own[f"bind :{API_PORT}"] = f"bind {self.network.host}:{self.port}"
         own["/run/haproxy/admin.sock"] = str(self._statistics)
         own["maxconn 20000"] = "maxconn 2000"  # a test may not open so many files
         lines = page_file("haproxy.cfg", **own).splitlines()
@@ -140,7 +140,7 @@ class Replicas(Parts):
 
     def _write_kubeconfig(self) -> None:
         own = (self.folder / "kubeconfig").read_text()
-        address = f"https://{self._network.address(self.names[0])}:{API_PORT}"
+        address = f"https://{self.network.address(self.names[0])}:{API_PORT}"
         assert address in own
         self.kubeconfig.write_text(own.replace(address, self.url))
 

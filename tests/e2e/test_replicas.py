@@ -102,6 +102,30 @@ def _restart_all(replicas: Replicas, ledger: Ledger, *, kill: bool) -> None:
     assert ledger.begun() < PODS, "the Job was too short"
 
 
+def test_a_replica_whose_machine_vanishes_costs_no_node_and_no_job(replicas: Replicas, tmp_path: Path) -> None:
+    """Connections to it do not break: nothing answers any more."""
+    ledger, gate, lost = Ledger(tmp_path / "ledger"), tmp_path / "gate", APIS[1]
+    job = _a_job(ledger, "vanished", gate)
+    with Watcher(replicas, NODES) as nodes, ThreadPoolExecutor(1) as pool:
+        finishing = pool.submit(asyncio.run, completed(replicas.api(), job, lambda: None, DONE_SECONDS))
+        try:
+            until(lambda: ledger.begun() >= AT_ONCE, DONE_SECONDS, "the first pods")
+            replicas.network.plug(lost, "down")
+            until(lambda: replicas.sessions()[lost] == 0, DONE_SECONDS, "its connections are given up")
+            print(f"the connections of {lost} are given up after {ledger.begun()} pods: {replicas.sessions()}")
+            begun = ledger.begun()
+            until(lambda: ledger.begun() > begun + 2 * AT_ONCE, DONE_SECONDS, "the Job goes on")
+        finally:
+            replicas.network.plug(lost, "up")
+            gate.touch()
+        finished = finishing.result()
+    assert nodes.not_ready() == []
+    assert nodes.relisted == 0
+    with replicas.client() as client:
+        assert is_exact(finished, pods_of(client, finished), ledger)
+        delete(client, finished, DONE_SECONDS)
+
+
 def test_agents_come_to_all_replicas_again(replicas: Replicas) -> None:
     """The one that was restarted last had none."""
 
