@@ -154,7 +154,15 @@ class Patroni:
         postmaster = int((self.folder / name / "data" / "postmaster.pid").read_text().split()[0])
         processes.kill(postmaster)
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send it to Patroni and all of its Postgres: SIGSTOP is a machine whose disk hangs, while the kernel acknowledges."""
+        for each in processes.naming(f"{self.folder}/{name}/"):
+            with suppress(ProcessLookupError):
+                os.kill(each.pid, number)
+
     def stop(self) -> None:
+        for name in self.names:
+            self.signal(name, signal.SIGCONT)
         for name in [*self.names, "etcd"]:
             if name in self._running:
                 self._running[name].terminate()

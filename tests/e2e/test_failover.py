@@ -1,10 +1,11 @@
-"""The primary of a synchronous Postgres is lost under a stream of Jobs, twice: its processes are killed, then its network is cut.
+"""The primary of a synchronous Postgres is lost under a stream of Jobs: it is killed, its network is cut, or it freezes.
 
 What was answered is there afterwards and completes, nothing runs twice, no node is lost, and watches go on.
 Only with JOBPLANE_HIGH_AVAILABILITY=1, as `make test-long` sets it: some minutes.
 """
 
 import os
+import signal
 import tempfile
 import threading
 import time
@@ -110,7 +111,12 @@ def _cut_off(network: Network, patroni: Patroni, name: str) -> Callable[[], None
     return lambda: network.plug(name, "up")
 
 
-@pytest.mark.parametrize("lose", [_kill, _cut_off], ids=["killed", "cut-off"])
+def _freeze(network: Network, patroni: Patroni, name: str) -> Callable[[], None]:
+    patroni.signal(name, signal.SIGSTOP)
+    return lambda: patroni.signal(name, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("lose", [_kill, _cut_off, _freeze], ids=["killed", "cut-off", "frozen"])
 def test_a_synchronous_failover_loses_nothing(
     replicas: Replicas, network: Network, patroni: Patroni, tmp_path: Path, lose: Callable[..., Callable[[], None]]
 ) -> None:
