@@ -48,9 +48,9 @@ def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
     assert running.surprises() == ""
 
 
-def _a_job(ledger: Ledger, name: str, gate: Path) -> dict[str, Any]:
+def _a_job(ledger: Ledger, name: str, gate: Path, pods: int = PODS) -> dict[str, Any]:
     """One whose pods run on the nodes that run processes; it takes minutes, or, once the gate is there, no time."""
-    job = ledger.job(name, "Indexed", pods=PODS, at_once=AT_ONCE, work=f"[ -e {gate} ] || sleep 3")
+    job = ledger.job(name, "Indexed", pods=pods, at_once=AT_ONCE, work=f"[ -e {gate} ] || sleep 3")
     job["spec"]["template"]["spec"]["nodeSelector"] = REAL
     return job
 
@@ -105,7 +105,7 @@ def _restart_all(replicas: Replicas, ledger: Ledger, *, kill: bool) -> None:
 def test_a_replica_whose_machine_vanishes_costs_no_node_and_no_job(replicas: Replicas, tmp_path: Path) -> None:
     """Connections to it do not break: nothing answers any more."""
     ledger, gate, lost = Ledger(tmp_path / "ledger"), tmp_path / "gate", APIS[1]
-    job = _a_job(ledger, "vanished", gate)
+    job = _a_job(ledger, "vanished", gate, pods=120)
     with Watcher(replicas, NODES) as nodes, ThreadPoolExecutor(1) as pool:
         finishing = pool.submit(asyncio.run, completed(replicas.api(), job, lambda: None, DONE_SECONDS))
         try:
