@@ -19,7 +19,7 @@ import asyncpg
 
 _FIRST_OF_OTHERS = 16384  # object ids below it are Postgres' own, and the same everywhere
 CONNECT_SECONDS = 5.0
-HOST_SECONDS = 2.0  # for one machine of several
+HOST_SECONDS = 3.0  # for one machine of several
 _DEFAULT_PORT = 5432
 # A machine that is gone is noticed after ten seconds: by what it does not acknowledge, or, while it is to answer, by probes.
 _SILENCE = (("TCP_USER_TIMEOUT", 10_000), ("TCP_KEEPIDLE", 4), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))

@@ -102,6 +102,18 @@ def _restart_all(replicas: Replicas, ledger: Ledger, *, kill: bool) -> None:
     assert ledger.begun() < PODS, "the Job was too short"
 
 
+def test_agents_come_to_all_replicas_again(replicas: Replicas) -> None:
+    """The one that was restarted last had none."""
+
+    def is_even() -> bool:
+        found = replicas.sessions()
+        return min(found.values()) * len(found) >= sum(found.values()) * 3 / 4
+
+    print(f"connections before: {replicas.sessions()}")
+    until(is_even, SPREAD_SECONDS, "each replica has three quarters of its share")
+    print(f"connections after: {replicas.sessions()}")
+
+
 def test_a_replica_whose_machine_vanishes_costs_no_node_and_no_job(replicas: Replicas, tmp_path: Path) -> None:
     """Connections to it do not break: nothing answers any more."""
     ledger, gate, lost = Ledger(tmp_path / "ledger"), tmp_path / "gate", APIS[1]
@@ -124,15 +136,3 @@ def test_a_replica_whose_machine_vanishes_costs_no_node_and_no_job(replicas: Rep
     with replicas.client() as client:
         assert is_exact(finished, pods_of(client, finished), ledger)
         delete(client, finished, DONE_SECONDS)
-
-
-def test_agents_come_to_all_replicas_again(replicas: Replicas) -> None:
-    """The one that was restarted last had none."""
-
-    def is_even() -> bool:
-        found = replicas.sessions()
-        return min(found.values()) * len(found) >= sum(found.values()) * 3 / 4
-
-    print(f"connections before: {replicas.sessions()}")
-    until(is_even, SPREAD_SECONDS, "each replica has three quarters of its share")
-    print(f"connections after: {replicas.sessions()}")
