@@ -117,7 +117,7 @@ def test_agents_come_to_all_replicas_again(replicas: Replicas) -> None:
 def test_a_replica_whose_machine_vanishes_costs_no_node_and_no_job(replicas: Replicas, tmp_path: Path) -> None:
     """Connections to it do not break: nothing answers any more."""
     ledger, gate, lost = Ledger(tmp_path / "ledger"), tmp_path / "gate", APIS[1]
-    job = _a_job(ledger, "vanished", gate, pods=120)
+    job = _a_job(ledger, "vanished", gate, pods=240)
     with Watcher(replicas, NODES) as nodes, ThreadPoolExecutor(1) as pool:
         finishing = pool.submit(asyncio.run, completed(replicas.api(), job, lambda: None, DONE_SECONDS))
         try:
