@@ -134,7 +134,7 @@ def up(
     Writes DATA_DIR/kubeconfig: `kubectl --kubeconfig DATA_DIR/kubeconfig get nodes`.
     """
     from app.main.supervisor import Supervisor
-    from app.store.embedded.postgres_binaries import SetupError
+    from app.postgres.postgres_binaries import SetupError
 
     made = read_settings(
         "up",

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from app.main.cli_errors import LAST_WORDS, PERMANENT, CommandError, ConfigError
+from app.postgres.embedded_postgres import Postgres
+from app.postgres.postgres_binaries import SetupError
+from app.postgres.postgres_folder import InUseError
 from app.settings import Settings, variable
-from app.store.embedded.embedded_postgres import Postgres
-from app.store.embedded.postgres_binaries import SetupError
-from app.store.embedded.postgres_folder import InUseError
 from app.structured_logging import Logger
 from jobplane.program import command
 
