@@ -30,3 +30,14 @@ def test_up_loads_nothing_that_only_its_children_need() -> None:
     look = f"import app.main.cli, app.main.supervisor, sys; print(sorted({heavy} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_controllers_load_nothing_for_what_few_clusters_have() -> None:
+    """Certificates to sign, webhooks to deliver, and traces to send take six megabytes."""
+    heavy = "{'cryptography', 'httpx', 'fastapi', 'sqlalchemy', 'yaml', 'grpc'}"
+    modules = (
+        "app.controllers.manager, app.controllers.auth.certificate_signing, app.controllers.webhooks.webhook_client"
+    )
+    look = f"import {modules}, sys; print(sorted({heavy} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "[]\n", done.stderr
