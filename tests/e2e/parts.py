@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.store.embedded.embedded_postgres import Postgres
+from app.postgres.embedded_postgres import Postgres
 from tests.e2e import migrated_postgres
 from tests.e2e.cluster import READY_SECONDS, STOP_SECONDS, Cluster, environment, until
 
