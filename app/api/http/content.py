@@ -13,14 +13,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.audit.annotations import annotate
-from app.api.http.accept import CUSTOM_BODIES, ResponseFormat, negotiate_media_type, parse_object_content_type
+from app.api.http.accept import (
+    CUSTOM_BODIES,
+    OBJECT_BODIES,
+    ResponseFormat,
+    negotiate_media_type,
+    parse_object_content_type,
+)
 from app.api.http.accept import BodyFormat as Form
 from app.api.http.compression import Body
 from app.api.http.query import WriteOptions, first_value, query_of
 from app.api.resources import protobuf, tables
 from app.kinds.apiextensions.custom_resource_definition import KIND as DEFINITIONS
 from app.machinery.base import Kind, Object, Struct
-from app.machinery.custom.object_body import decode_body, is_custom
+from app.machinery.custom.object_body import convert_document, decode_body, is_custom
 from app.machinery.decoding import json_document as document
 from app.machinery.decoding.decode import Decoded, Validation, convert, decode
 from app.machinery.errors import ApiError, bad_request
@@ -79,15 +85,21 @@ def validation_of(options: WriteOptions) -> Validation:
 
 
 async def read_object(request: Request, kind: Kind, validation: Validation) -> Decoded[Any]:
-    """Decode the object in the body into the kind of the path. Custom objects and their definitions, whose schemas are
-    plain documents here, are JSON or YAML, never protobuf: 415."""
+    """Decode the object in the body into the kind of the path. Custom objects are JSON or YAML, never protobuf: 415."""
     if not is_custom(kind) and kind is not DEFINITIONS:
         return await read_struct(request, kind.type, kind.api_version, validation)
     body = await read_body(request)
-    form = parse_object_content_type(request.headers.get("content-type"), CUSTOM_BODIES)
+    bodies = CUSTOM_BODIES if is_custom(kind) else OBJECT_BODIES
+    form = parse_object_content_type(request.headers.get("content-type"), bodies)
     await compile_schema(kind)
-    weight = _weight(body, form)
-    return await offload.run(weight, decode_body, kind, body, "yaml" if form == "yaml" else "json", validation)
+    return await offload.run(_weight(body, form), _decode_described, kind, body, form, validation)
+
+
+def _decode_described(kind: Kind, body: bytes, form: Form, validation: Validation) -> Decoded[Any]:
+    """Decode an object whose unknown fields a schema tells: a custom object, or a definition."""
+    if form == "protobuf":
+        return convert_document(kind, protobuf.decode(body, kind.type), validation)
+    return decode_body(kind, body, "yaml" if form == "yaml" else "json", validation)
 
 
 async def compile_schema(kind: Kind) -> None:
