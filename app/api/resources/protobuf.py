@@ -1,8 +1,8 @@
 """Protobuf decoding of request bodies, into the same plain dicts as JSON bodies.
 
 kubectl from 1.32 sends protobuf for every typed write and does not fall back. `app.api.http.content` calls `decode` with the
-bytes and the struct of the path; field numbers are declared on the struct. Responses are never protobuf. Any bytes give a
-dict or a 400: lengths are checked before use, and nesting is limited.
+bytes and the struct of the path; field numbers are declared on the struct, or in `plain_messages`. Any bytes give a dict or a
+400: lengths are checked before use, and nesting is limited. Responses: `protobuf_encoding`.
 """
 
 import base64
@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from app.api.resources.schema_message import (
+from app.api.resources.plain_messages import (
     JSON_VALUE,
     OMITS_EMPTY,
+    PLAIN,
     SCHEMA,
     SCHEMA_OR_ARRAY,
     SCHEMA_OR_BOOL,
@@ -31,8 +32,7 @@ MAGIC = b"k8s\x00"
 DEEPEST = 100  # as of JSON documents. A pod in a template in a cron job reaches 14, a schema any depth
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_JSON_INSIDE = {"fieldsV1"}  # messages that hold a JSON document as bytes in their field 1
-_PLAIN_HERE = {"openAPIV3Schema": SCHEMA}  # messages that structs keep as plain documents
+JSON_INSIDE = {"fieldsV1"}  # messages that hold a JSON document as bytes in their field 1
 
 
 class _MalformedError(Exception):
@@ -55,36 +55,36 @@ def _decode_envelope(envelope: bytes, type_: type[msgspec.Struct]) -> dict[str, 
     if outer.get(3):
         raise _MalformedError("a content encoding is not supported")
     types = {"apiVersion": _decode_text(named.get(1, b"")), "kind": _decode_text(named.get(2, b""))}
-    found = _decode_message(_expect_bytes(outer.get(2, b"")), _plan_for(shape_of(type_)), 0)
+    found = _decode_message(_expect_bytes(outer.get(2, b"")), plan_for(shape_of(type_)), 0)
     return found | {name: value for name, value in types.items() if value}
 
 
-class _MessagePlan(NamedTuple):
+class MessagePlan(NamedTuple):
     """How to decode a message: its fields by number, and embedded messages by number, whose fields become its own."""
 
     fields: Mapping[int, Field]
-    embedded: Mapping[int, "_MessagePlan"]
+    embedded: Mapping[int, "MessagePlan"]
 
 
 @cache
-def _plan_for(shape: Shape) -> _MessagePlan:
+def plan_for(shape: Shape) -> MessagePlan:
+    """Return how a struct's message is laid out."""
     fields = (
-        field._replace(shape=_PLAIN_HERE[field.name]) if field.name in _PLAIN_HERE else field
-        for field in shape.fields.values()
+        field._replace(shape=PLAIN[field.name]) if field.name in PLAIN else field for field in shape.fields.values()
     )
     return _build_plan([(field.via, field) for field in fields if field.number])
 
 
-def _build_plan(routed: list[tuple[tuple[int, ...], Field]]) -> _MessagePlan:
+def _build_plan(routed: list[tuple[tuple[int, ...], Field]]) -> MessagePlan:
     inner: dict[int, list[tuple[tuple[int, ...], Field]]] = {}
     for via, field in routed:
         if via:
             inner.setdefault(via[0], []).append((via[1:], field))
     own = {field.number: field for via, field in routed if not via}
-    return _MessagePlan(own, {number: _build_plan(parts) for number, parts in inner.items()})
+    return MessagePlan(own, {number: _build_plan(parts) for number, parts in inner.items()})
 
 
-def _decode_message(data: bytes, plan: _MessagePlan, depth: int) -> dict[str, Any]:
+def _decode_message(data: bytes, plan: MessagePlan, depth: int) -> dict[str, Any]:
     """Decode a message. Unknown fields are skipped: a newer client may send them."""
     if depth > DEEPEST:
         raise _MalformedError("it nests too deeply")
@@ -122,7 +122,7 @@ def _decode_value(shape: Shape, value: int | bytes, depth: int, name: str) -> An
         case "integer":
             return _to_signed(_expect_number(value))
         case "struct":
-            return _decode_message(_expect_bytes(value), _plan_for(shape), depth + 1)
+            return _decode_message(_expect_bytes(value), plan_for(shape), depth + 1)
         case "number":
             return _decode_double(_expect_bytes(value))
         case "any" if shape in _CHOICES:
@@ -145,7 +145,7 @@ def _decode_leaf(shape: Shape, data: bytes, name: str) -> Any:
             return _decode_int_or_string(_decode_flat(data))
         case "time" | "micro":
             return _decode_time(_decode_flat(data), micro=shape.sort == "micro")
-    if name in _JSON_INSIDE:
+    if name in JSON_INSIDE:
         return _decode_json(_expect_bytes(_decode_flat(data).get(1, b"{}")))
     if not data:
         return None  # Go writes an empty message for an unset field that is no pointer
@@ -171,7 +171,7 @@ def _decode_json_value(parts: _Parts, _: int) -> Any:
 
 
 def _decode_schema(value: int | bytes, depth: int) -> dict[str, Any]:
-    return _decode_message(_expect_bytes(value), _plan_for(SCHEMA), depth + 1)
+    return _decode_message(_expect_bytes(value), plan_for(SCHEMA), depth + 1)
 
 
 def _decode_schema_or_array(parts: _Parts, depth: int) -> Any:

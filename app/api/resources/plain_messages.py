@@ -1,7 +1,7 @@
-"""Shape of JSONSchemaProps in protobuf: the keywords of a CustomResourceDefinition's schema by number.
+"""Protobuf messages that structs keep as plain documents, by the field's name: their fields' numbers are declared here.
 
-`protobuf` decodes schemas by it. Definitions keep their schema as a plain document, so no struct declares these numbers. They
-are those of k8s.io/apiextensions-apiserver, which never change: a new keyword is a new line here.
+`protobuf` decodes them and `protobuf_encoding` encodes them. The longest is JSONSchemaProps, the schema in a
+CustomResourceDefinition. Numbers are those of Kubernetes' generated.proto, which never change: a new field is a new line here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,6 +19,8 @@ SCHEMA_OR_BOOL = Shape("any", "v1.JSONSchemaPropsOrBool")
 SCHEMA_OR_STRINGS = Shape("any", "v1.JSONSchemaPropsOrStringArray")
 
 SCHEMA = Shape("struct", "v1.JSONSchemaProps")
+_REFERENCE = Shape("struct", "v1.TypedLocalObjectReference")
+_RESPONDER = Shape("struct", "v1.EvictionResponder")
 _RULE = Shape("struct", "v1.ValidationRule")
 _DOCS = Shape("struct", "v1.ExternalDocumentation")
 _STRING, _FLAG, _COUNT = Shape("string", "string"), Shape("bool", "bool"), Shape("integer", "int64")
@@ -102,3 +104,13 @@ _declare(
     frozenset({"rule", "reason", "optionalOldSelf"}),
 )
 _declare(_DOCS, ((1, "description", _STRING), (2, "url", _STRING)))
+_declare(
+    _REFERENCE, ((1, "apiGroup", _STRING), (2, "kind", _STRING), (3, "name", _STRING)), frozenset({"kind", "name"})
+)
+_declare(_RESPONDER, ((1, "name", _STRING), (2, "priority", Shape("integer", "int32"))))
+
+PLAIN: Mapping[str, Shape] = {
+    "dataSource": _REFERENCE,
+    "evictionResponders": _list_of(_RESPONDER),
+    "openAPIV3Schema": SCHEMA,
+}
