@@ -15,6 +15,7 @@ import msgspec
 from app.api.openapi.meta import ListMeta, Status
 from app.api.resources.plain_messages import (
     JSON_VALUE,
+    PLAIN,
     SCHEMA,
     SCHEMA_OR_ARRAY,
     SCHEMA_OR_BOOL,
@@ -67,12 +68,21 @@ def _encode_message(document: Mapping[str, Any], plan: MessagePlan) -> bytes:
     for number, field in plan.fields.items():
         value = document.get(field.name)
         if value is not None:
-            parts.append(_encode_field(number, field, value))
+            encode = _encode_plain_field if field.name in PLAIN else _encode_field
+            parts.append(encode(number, field, value))
     for number, inner in plan.embedded.items():
         data = _encode_message(document, inner)
         if data:
             parts.append(_delimited(number, data))
     return b"".join(parts)
+
+
+def _encode_plain_field(number: int, field: Field, value: Any) -> bytes:
+    """Encode a part that is kept as a plain document: a client may have put anything where no rule of the kind looks."""
+    try:
+        return _encode_field(number, field, value)
+    except (AttributeError, OverflowError, TypeError, ValueError, struct.error) as error:
+        raise _not_representable(field.name) from error
 
 
 def _encode_field(number: int, field: Field, value: Any) -> bytes:
@@ -88,7 +98,7 @@ def _encode_field(number: int, field: Field, value: Any) -> bytes:
 def _encode_value(number: int, shape: Shape, value: Any, name: str) -> bytes:
     match shape.sort:
         case "bool" | "integer":
-            return _number(number, int(value))
+            return _number(number, value)
         case "number":
             return _varint(number << 3 | _FIXED64) + struct.pack("<d", value)
         case "struct":
@@ -132,10 +142,16 @@ def _encode_plain(shape: Shape, value: Any, name: str) -> bytes:
             return b"".join(_delimited(2, _encode_message(each, plan)) for each in value)
         case list() if shape is SCHEMA_OR_STRINGS:
             return b"".join(_delimited(2, each.encode()) for each in value)
-    raise ApiError(406, "NotAcceptable", f"{name} is written in JSON only: accept application/json")
+    raise _not_representable(name)
+
+
+def _not_representable(name: str) -> ApiError:
+    return ApiError(406, "NotAcceptable", f"{name} is written in JSON only: accept application/json")
 
 
 def _number(number: int, value: int) -> bytes:
+    if not -(2**63) <= value < 2**63:
+        raise OverflowError("a number has more than 64 bits")
     return _varint(number << 3 | _VARINT) + _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
 
 

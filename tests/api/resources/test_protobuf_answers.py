@@ -117,6 +117,26 @@ def test_what_has_no_numbers_here_is_refused_rather_than_left_out() -> None:
     assert refused.value.code == 406
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": 5}},
+        {"maximum": "a"},
+        {"required": 5},
+        {"maxLength": 1e300},
+        {"externalDocs": {"url": 5}},
+        {"x-kubernetes-validations": [5]},
+        {"additionalProperties": 5},
+    ],
+)
+def test_a_schema_with_another_type_than_the_message_has_is_refused(schema: dict[str, Any]) -> None:
+    document = document_of(example(DEFINITIONS))
+    document["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
+    with pytest.raises(ApiError, match="is written in JSON only") as refused:
+        encode_object(json.dumps(document).encode(), CustomResourceDefinition)
+    assert refused.value.code == 406
+
+
 def test_an_object_is_written_as_go_writes_it() -> None:
     wire = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"a":"b"}}'
     message = put(1, put(1, "c")) + put(2, put(1, "a") + put(2, "b"))
