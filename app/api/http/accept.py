@@ -61,6 +61,7 @@ _CONVERTED: Mapping[tuple[str, str], tuple[Form, tuple[str, ...]]] = {
     ("apidiscovery.k8s.io", "APIGroupDiscoveryList"): ("discovery", ("v2", "v2beta1")),
 }
 
+PLAIN: frozenset[Form] = frozenset({"json"})
 OBJECT: frozenset[Form] = frozenset({"json", "table", "partial", "partial-list"})
 BUILT_IN_OBJECT: frozenset[Form] = OBJECT | {"protobuf"}
 DISCOVERY: frozenset[Form] = frozenset({"json", "discovery"})
