@@ -121,9 +121,14 @@ class ResponseShape(NamedTuple):
             ]
         if self.is_partial:
             return b",".join(map(self._partial, wires))
-        return (
-            b",".join(convert_from_stored(self.kind, wire) for wire in wires) if self.kind.outward else b",".join(wires)
-        )
+        if self.kind.outward:
+            wires = [convert_from_stored(self.kind, wire) for wire in wires]
+        return b",".join(wires if self.kind.definition else map(self._without_type, wires))
+
+    def _without_type(self, wire: bytes) -> bytes:
+        """Return an item of a list: Kubernetes leaves out what the list's own kind says, but not in custom objects."""
+        start = b'{"apiVersion":"%b","kind":"%b",' % (self.kind.api_version.encode(), self.kind.name.encode())
+        return b"{" + wire[len(start) :] if wire.startswith(start) else wire
 
     def encode_list_end(self, meta: Mapping[str, Any] | None = None) -> bytes:
         """Encode the end of a list after its items."""
