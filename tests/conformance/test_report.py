@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.report import FAILS, NO_TEST, PASSES, Results, Row
+from tests.conformance.report import BY_HAND, FAILS, NO_TEST, PASSES, Results, Row
 
 
 def results(*outcomes: str) -> Results:
@@ -29,6 +29,12 @@ def test_what_a_run_has_left_out_is_told_as_before() -> None:
 
     assert committed in page.splitlines()
     assert "1 of 29 pass." in page
+    assert results().page(page) == page
+
+
+def test_what_is_written_by_hand_is_kept() -> None:
+    page = f"{results().page('')}\n{BY_HAND}A title\n\nText.\n"
+
     assert results().page(page) == page
 
 

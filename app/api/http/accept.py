@@ -1,7 +1,8 @@
 """Content negotiation: the form of a response by Accept, and of a request body by Content-Type.
 
 Routes call this once a request. Clients give media-type parameters in any order, so headers are parsed, never compared.
-Responses are never protobuf: every client that prefers it also reads JSON.
+Responses are protobuf only for clients that accept nothing else: objects are stored as JSON, and most who prefer protobuf also
+read JSON.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Literal, NamedTuple
 from app.machinery.errors import ApiError
 
 LONGEST = 8 << 10  # characters of an Accept header; results are cached, so that memory stays bounded
-Form = Literal["json", "table", "partial", "partial-list", "discovery", "openapi-v2"]
+Form = Literal["json", "protobuf", "table", "partial", "partial-list", "discovery", "openapi-v2"]
 BodyFormat = Literal[
     "json", "yaml", "protobuf", "json-patch", "merge-patch", "strategic-merge-patch", "apply-patch"
 ]  # fmt: skip
@@ -30,6 +31,8 @@ class ResponseFormat(NamedTuple):
             return f"application/json;g=apidiscovery.k8s.io;v={self.version};as=APIGroupDiscoveryList"
         if self.form == "openapi-v2":
             return OPENAPI_V2
+        if self.form == "protobuf":
+            return PROTOBUF
         return "application/json"
 
 
@@ -46,6 +49,7 @@ class _Clause(NamedTuple):
 
 
 JSON = ResponseFormat("json")
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 # The `@` of the request's form may not be repeated: as a response it is no valid media type.
 OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _OPENAPI_V2_ASKED = {"application/com.github.proto-openapi.spec.v2@v1.0+protobuf", OPENAPI_V2}
@@ -57,7 +61,9 @@ _CONVERTED: Mapping[tuple[str, str], tuple[Form, tuple[str, ...]]] = {
     ("apidiscovery.k8s.io", "APIGroupDiscoveryList"): ("discovery", ("v2", "v2beta1")),
 }
 
+PLAIN: frozenset[Form] = frozenset({"json"})
 OBJECT: frozenset[Form] = frozenset({"json", "table", "partial", "partial-list"})
+BUILT_IN_OBJECT: frozenset[Form] = OBJECT | {"protobuf"}
 DISCOVERY: frozenset[Form] = frozenset({"json", "discovery"})
 OPENAPI: frozenset[Form] = frozenset({"json", "openapi-v2"})
 
@@ -70,16 +76,19 @@ def negotiate_media_type(accept: str | None, offered: frozenset[Form] = OBJECT) 
     if len(accept) > LONGEST:
         raise ApiError(406, "NotAcceptable", f"an Accept header may have at most {LONGEST} characters")
     clauses = [clause for clause in _parse_accept(accept) if clause.quality > 0]
-    for clause in sorted(clauses, key=lambda each: -each.quality):
-        form = _match_clause(clause)
-        if form is not None and form.form in offered:
-            return form
-    raise ApiError(406, "NotAcceptable", "only the following media types are accepted: application/json")
+    matched = map(_match_clause, sorted(clauses, key=lambda each: -each.quality))
+    forms = [form for form in matched if form is not None and form.form in offered]
+    if not forms:
+        media = ", ".join(["application/json", *([PROTOBUF] if "protobuf" in offered else [])])
+        raise ApiError(406, "NotAcceptable", f"only the following media types are accepted: {media}")
+    return next((form for form in forms if form.form != "protobuf"), forms[0])
 
 
 def _match_clause(clause: _Clause) -> ResponseFormat | None:
     if clause.media in _OPENAPI_V2_ASKED:
         return ResponseFormat("openapi-v2")
+    if clause.media == PROTOBUF and "as" not in clause.parameters:
+        return ResponseFormat("protobuf")
     if clause.media not in _JSON_MEDIA:
         return None
     if "as" not in clause.parameters:
@@ -98,7 +107,6 @@ def _parse_accept(header: str) -> Iterator[_Clause]:
         yield _Clause(media.strip().lower(), named)
 
 
-PROTOBUF = "application/vnd.kubernetes.protobuf"
 OBJECT_BODIES: Mapping[str, BodyFormat] = {
     "application/json": "json",
     "application/yaml": "yaml",

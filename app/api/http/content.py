@@ -1,32 +1,38 @@
-"""Request and response bodies: reads bounded bodies, decodes them into kinds, and encodes stored bytes in the negotiated form.
+"""Request and response bodies: reads bounded bodies, decodes them into kinds, and answers in the negotiated form.
 
 The routes of `app.api.resources` and `app.api.streams` call this. Errors are 400, 406, 413, 415 or 422.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.audit.annotations import annotate
-from app.api.http.accept import CUSTOM_BODIES, ResponseFormat, negotiate_media_type, parse_object_content_type
+from app.api.http.accept import (
+    BUILT_IN_OBJECT,
+    CUSTOM_BODIES,
+    OBJECT,
+    OBJECT_BODIES,
+    negotiate_media_type,
+    parse_object_content_type,
+)
 from app.api.http.accept import BodyFormat as Form
 from app.api.http.compression import Body
 from app.api.http.query import WriteOptions, first_value, query_of
+from app.api.http.response_shape import ResponseShape
 from app.api.resources import protobuf, tables
 from app.kinds.apiextensions.custom_resource_definition import KIND as DEFINITIONS
 from app.machinery.base import Kind, Object, Struct
-from app.machinery.custom.object_body import decode_body, is_custom
+from app.machinery.custom.object_body import convert_document, decode_body, is_custom
 from app.machinery.decoding import json_document as document
 from app.machinery.decoding.decode import Decoded, Validation, convert, decode
 from app.machinery.errors import ApiError, bad_request
-from app.machinery.object_codec import decode_object, encode_object
 from app.registry import offload
-from app.registry.codec import type_of
 from app.registry.verbs.objects import Answer
 
 S = TypeVar("S", bound=Struct)
@@ -79,15 +85,21 @@ def validation_of(options: WriteOptions) -> Validation:
 
 
 async def read_object(request: Request, kind: Kind, validation: Validation) -> Decoded[Any]:
-    """Decode the object in the body into the kind of the path. Custom objects and their definitions, whose schemas are
-    plain documents here, are JSON or YAML, never protobuf: 415."""
+    """Decode the object in the body into the kind of the path. Custom objects are JSON or YAML, never protobuf: 415."""
     if not is_custom(kind) and kind is not DEFINITIONS:
         return await read_struct(request, kind.type, kind.api_version, validation)
     body = await read_body(request)
-    form = parse_object_content_type(request.headers.get("content-type"), CUSTOM_BODIES)
+    bodies = CUSTOM_BODIES if is_custom(kind) else OBJECT_BODIES
+    form = parse_object_content_type(request.headers.get("content-type"), bodies)
     await compile_schema(kind)
-    weight = _weight(body, form)
-    return await offload.run(weight, decode_body, kind, body, "yaml" if form == "yaml" else "json", validation)
+    return await offload.run(_weight(body, form), _decode_described, kind, body, form, validation)
+
+
+def _decode_described(kind: Kind, body: bytes, form: Form, validation: Validation) -> Decoded[Any]:
+    """Decode an object whose unknown fields a schema tells: a custom object, or a definition."""
+    if form == "protobuf":
+        return convert_document(kind, protobuf.decode(body, kind.type), validation)
+    return decode_body(kind, body, "yaml" if form == "yaml" else "json", validation)
 
 
 async def compile_schema(kind: Kind) -> None:
@@ -142,133 +154,9 @@ def convert_to_stored(kind: Kind, obj: Object) -> Object:
     return kind.inward(obj) if kind.inward else obj
 
 
-def convert_from_stored(kind: Kind, wire: bytes) -> bytes:
-    """Convert stored bytes to this version. Nearly every kind is stored as served: then nothing is parsed.
-
-    What a webhook converts has been converted by now (`Registry.converter`).
-    """
-    return encode_object(decode_as_kind(kind, wire)) if kind.outward else wire
-
-
-def decode_as_kind(kind: Kind, wire: bytes) -> Object:
-    """Decode stored bytes into an object of this version."""
-    obj: Object = decode_object(wire, type_of((kind.storage or kind) if kind.outward else kind))
-    if kind.outward:
-        converted: Object = kind.outward(obj)
-        return msgspec.structs.replace(converted, api_version=kind.api_version, kind=kind.name)
-    return obj
-
-
-class _MetadataOnly(msgspec.Struct):
-    """An object of which only the metadata is decoded, as raw bytes."""
-
-    metadata: msgspec.Raw
-
-
-_METADATA_DECODER = msgspec.json.Decoder(_MetadataOnly)
-
-
-class ResponseShape(NamedTuple):
-    """The negotiated form of a response: encodes single objects, lists and watch events."""
-
-    kind: Kind
-    form: ResponseFormat
-    include: str | None = None  # includeObject of a Table
-
-    @property
-    def is_table(self) -> bool:
-        return self.form.form == "table"
-
-    @property
-    def is_partial(self) -> bool:
-        return self.form.form in {"partial", "partial-list"}
-
-    @property
-    def content_type(self) -> str:
-        return self.form.content_type
-
-    @property
-    def cache_key(self) -> tuple[str, str, ResponseFormat, str | None]:
-        """Equal for shapes in which an object has the same bytes."""
-        return self.kind.resource, self.kind.version, self.form, self.include
-
-    def encode_object(self, wire: bytes, now: datetime, *, columns: bool = True) -> bytes:
-        """Encode one object; without `columns`, a Table omits its columnDefinitions, which the client has already."""
-        if self.is_partial:
-            return self._partial(wire)
-        if not self.is_table:
-            return convert_from_stored(self.kind, wire)
-        meta = {"resourceVersion": decode_as_kind(self.kind, wire).metadata.resource_version}
-        return self._table(meta, columns) + self.encode_items([wire], now) + b"]}"
-
-    def encode_list_start(self, meta: Mapping[str, Any] | None) -> bytes:
-        """Encode the start of a list up to its items; without `meta` if the metadata follow the items."""
-        if self.is_table:
-            return self._table(meta)
-        if self.is_partial:
-            names: dict[str, Any] = _type_meta("PartialObjectMetadataList", f"meta.k8s.io/{self.form.version}")
-        else:
-            names = _type_meta(self.kind.list_name, self.kind.api_version)
-        return _encode_open({**names, **_with_meta(meta)}) + b',"items":['
-
-    def encode_items(self, wires: Sequence[bytes], now: datetime) -> bytes:
-        """Encode items separated by commas. Plain objects are joined stored bytes: nothing is parsed."""
-        if self.is_table:
-            objects = [decode_as_kind(self.kind, wire) for wire in wires]
-            version = self.form.version
-            return msgspec.json.encode(tables.rows(self.kind, objects, now, include=self.include, version=version))[
-                1:-1
-            ]
-        if self.is_partial:
-            return b",".join(map(self._partial, wires))
-        return (
-            b",".join(convert_from_stored(self.kind, wire) for wire in wires) if self.kind.outward else b",".join(wires)
-        )
-
-    def encode_list_end(self, meta: Mapping[str, Any] | None = None) -> bytes:
-        """Encode the end of a list after its items."""
-        return b"]}" if meta is None else b'],"metadata":%b}' % msgspec.json.encode(meta)
-
-    def encode_bookmark(self, metadata: Mapping[str, Any]) -> bytes:
-        """Encode the object of a BOOKMARK, which has metadata only."""
-        if self.is_partial or self.is_table:
-            names = _type_meta("PartialObjectMetadata", f"meta.k8s.io/{self.form.version}")
-        else:
-            names = _type_meta(self.kind.name, self.kind.api_version)
-        bare = msgspec.json.encode({**names, "metadata": metadata})
-        if not self.is_table:
-            return bare
-        cells: list[None] = [None] * len(tables.columns(self.kind))
-        row = msgspec.json.encode({"cells": cells, "object": msgspec.Raw(bare)})
-        return self._table({"resourceVersion": metadata["resourceVersion"]}, columns=False) + row + b"]}"
-
-    def _table(self, meta: Mapping[str, Any] | None, columns: bool = True) -> bytes:
-        names: dict[str, Any] = {**_type_meta("Table", f"meta.k8s.io/{self.form.version}"), **_with_meta(meta)}
-        return (
-            _encode_open({**names, "columnDefinitions": tables.columns(self.kind) if columns else None}) + b',"rows":['
-        )
-
-    def _partial(self, wire: bytes) -> bytes:
-        """Encode PartialObjectMetadata from the raw stored metadata."""
-        names = _type_meta("PartialObjectMetadata", f"meta.k8s.io/{self.form.version}")
-        return _encode_open(names) + b',"metadata":%b}' % bytes(_METADATA_DECODER.decode(wire).metadata)
-
-
-def _type_meta(kind: str, api_version: str) -> dict[str, str]:
-    return {"kind": kind, "apiVersion": api_version}
-
-
-def _with_meta(meta: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {} if meta is None else {"metadata": meta}
-
-
-def _encode_open(document: Mapping[str, Any]) -> bytes:
-    return msgspec.json.encode(document)[:-1]
-
-
 def shape_of(request: Request, kind: Kind) -> ResponseShape:
     """Return the form that the request's Accept header and includeObject ask for; 400 or 406 if there is no such form."""
-    form = negotiate_media_type(request.headers.get("accept"))
+    form = negotiate_media_type(request.headers.get("accept"), OBJECT if is_custom(kind) else BUILT_IN_OBJECT)
     if form.form != "table":
         return ResponseShape(kind, form)
     return ResponseShape(kind, form, tables.parse_include_object(first_value(query_of(request), "includeObject")))

@@ -37,7 +37,6 @@ from app.api.openapi.operations import (
 )
 from app.api.openapi.schemas import META, GroupVersionKind, Info, Schema, Schemas, group_version_kind, ref
 from app.api.resources.discovery import EphemeralResource, Subresource, subresources, verbs
-from app.kinds.apiextensions.custom_resource_definition import KIND as DEFINITIONS
 from app.machinery.base import Kind
 
 _PATCH, _JSON_PATCH = f"{META}.Patch", f"{META}.JSONPatch"
@@ -85,7 +84,7 @@ class _Paths:
         self._about, self._plural, self._namespaced, self._can = about, plural, namespaced, can
         self._stored, self._schemas = stored_as is not None, schemas
         is_custom = stored_as is not None and bool(stored_as.definition)
-        self._bodies = tuple(CUSTOM_BODIES if is_custom or stored_as is DEFINITIONS else OBJECT_BODIES)
+        self._bodies = tuple(CUSTOM_BODIES if is_custom else OBJECT_BODIES)
         self._patches = CUSTOM_PATCH_BODIES if is_custom else PATCH_BODIES
         self._returns_deleted = stored_as is not None and stored_as.returns_deleted
         self._object = ref(schemas.add_resource(about, struct, listed="list" in can))

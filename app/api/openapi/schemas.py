@@ -157,8 +157,9 @@ class Schemas:
         schema: Schema = {
             "description": (struct.__doc__ or "").strip(),
             "type": "object",
-            "properties": {field.name: self._property(field) for field in table},
         }
+        if table:  # Go's types of OpenAPI leave empty properties out: with them a document would not be what it is decoded into
+            schema["properties"] = {field.name: self._property(field) for field in table}
         if required := [field.name for field in table if field.extra.get("required")]:
             schema["required"] = required
         if struct in self._named:

@@ -41,7 +41,7 @@ class OpenApiV2:
             info = content["info"]
             components = content["components"]
             whole["paths"] |= {path: _path(item) for path, item in content["paths"].items()}
-            whole["definitions"] |= {name: _schema(each) for name, each in components["schemas"].items()}
+            whole["definitions"] |= {name: _definition(each) for name, each in components["schemas"].items()}
             whole["responses"] |= {name: _response(each) for name, each in components["responses"].items()}
         token = {"type": "apiKey", "name": "authorization", "in": "header", "description": "Bearer."}
         return {
@@ -86,6 +86,13 @@ def _response(response: Mapping[str, Any]) -> dict[str, Any]:
     described = {"description": response["description"]}
     contents = [_schema(each["schema"]) for each in response.get("content", {}).values()]
     return described | {"schema": contents[0]} if contents else described
+
+
+def _definition(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a schema at the root. Of a custom kind that takes any field no field is named: kubectl would refuse all others."""
+    if not schema.get("x-kubernetes-preserve-unknown-fields"):
+        return _schema(schema)
+    return {name: schema[name] for name in ("type", "x-kubernetes-group-version-kind") if name in schema}
 
 
 def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:

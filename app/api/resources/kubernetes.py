@@ -16,6 +16,7 @@ from app.api.auth import impersonation, token_requests
 from app.api.auth.authenticator import NODES, Action, Authenticator, User, check, is_for_everyone, may
 from app.api.http import errors, websocket
 from app.api.http.query import query_of
+from app.api.http.request_timeout import check_timeout
 from app.api.priority_and_fairness import Fairness, release, seats_of
 from app.api.request_metrics import RequestMetrics, is_long_running, note_target
 from app.api.resources import (
@@ -63,7 +64,7 @@ class Kubernetes:
         request = Request(scope, receive)
         try:
             is_document = is_for_everyone(scope["path"])
-            answer = await (self.documents(request) if is_document else self._answer(request))
+            answer = await (self._describe(request) if is_document else self._answer(request))
         except Exception as error:
             annotate_refusal(scope, error)
             answer = errors.response(error)
@@ -78,6 +79,10 @@ class Kubernetes:
         finally:
             release(scope)
 
+    async def _describe(self, request: Request) -> ASGIApp:
+        check_timeout(request)
+        return await self.documents(request)
+
     async def _answer(self, request: Request) -> ASGIApp:
         user = await self._authenticate(request)
         found = await self._find(request.scope["path"])
@@ -86,6 +91,7 @@ class Kubernetes:
         selection = _selection_of(request, found)
         verb = _verb_of(request, found, selection)
         note_target(request.scope, found, verb)
+        check_timeout(request)
         action = _action_of(verb, found, selection.fields)
         note_action(request.scope, action, found.kind.version)
         is_stream = verb == "watch" or found.subresource not in _SUBRESOURCES
@@ -144,6 +150,7 @@ class Kubernetes:
         place = ephemeral_resources.parse_path(request.scope["path"])
         if place is None:
             raise errors.no_such_path()
+        check_timeout(request)
         verb = ephemeral_resources.verb_of(request.method, place)
         each = place.resource
         action = Action(verb, each.group, each.plural, "", place.namespace or "", place.name)

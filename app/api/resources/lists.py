@@ -20,8 +20,8 @@ from starlette.types import Scope as Connection
 
 from app.api.http import compression, content, errors
 from app.api.http.compression import Body
-from app.api.http.content import ResponseShape
 from app.api.http.query import ListOptions
+from app.api.http.response_shape import ResponseShape
 from app.api.http.response_streams import Sender, SlowClientError, send_stream
 from app.api.resources import continue_token
 from app.api.resources.routes import RequestInfo
@@ -45,6 +45,8 @@ from app.structured_logging import Logger
 logger = Logger(__name__)
 ONE_PIECE = 500  # a limit up to this is read as one page, and sent at once
 ROWS_AT_ONCE, BYTES_AT_ONCE = 100, 256 << 10  # encoded in one turn of the event loop
+LONGEST_PROTOBUF = 64 << 20  # bytes of the objects of a list that is held in memory as a whole
+TOO_LONG = "the list is too long for protobuf: accept application/json, or ask for pages by limit"
 CATCH_UP_SECONDS = 3.0  # to wait for a revision that this process has not seen yet
 EXPIRED = "The resourceVersion for the provided list is too old."
 INCONSISTENT = (
@@ -72,6 +74,8 @@ async def answer(registry: Registry, request: Request, target: RequestInfo, sele
         page = Page(wanted.scope.selected(first.heads), first.revision, more=False)
         return await whole_page(registry, shape, page, target.namespace, options, now)
     listing = Listing(registry, wanted.scope, first, shape, options.limit or None, target.namespace, now)
+    if shape.is_protobuf:
+        return Body(await listing.whole(), media_type=shape.content_type)
     return LongAnswer(listing.pieces(), shape.content_type, about=target.kind.resource)
 
 
@@ -93,9 +97,7 @@ async def whole_page(
     """Return the response with a complete page."""
     meta = _meta(page, namespace, counted=not (options.label_selector or options.field_selector))
     items = [items async for items in _make_items(registry, shape, page.heads, now)]
-    return Body(
-        shape.encode_list_start(meta) + b",".join(items) + shape.encode_list_end(), media_type=shape.content_type
-    )
+    return Body(shape.encode_list(meta, items), media_type=shape.content_type)
 
 
 async def _make_items(
@@ -225,6 +227,19 @@ class Listing:
         if last is None:
             yield before
         yield self.shape.encode_list_end(_meta(await self.end(last), self.namespace) if self.limit else None)
+
+    async def whole(self) -> bytes:
+        """Return the encoded list in one piece, as protobuf needs it, whose length comes first; 406 if it would be too long."""
+        found, last, size = [], None, 0
+        async with aclosing(self.parts()) as parts:
+            async for heads in parts:
+                last = heads[-1] if heads else last
+                found += [items async for items in _make_items(self.registry, self.shape, heads, self.now)]
+                size += sum(len(each.body) for each in heads)
+                if size > LONGEST_PROTOBUF:
+                    raise ApiError(406, "NotAcceptable", TOO_LONG)
+        page = await self.end(last) if self.limit else Page([], self.first.revision, more=False)
+        return self.shape.encode_list(_meta(page, self.namespace), found)
 
     async def parts(self) -> AsyncGenerator[list[StoredObject], None]:
         """Yield the objects page by page, up to the limit."""

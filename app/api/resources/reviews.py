@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from app.api.auth.authenticator import AUDIENCE, MASTERS, NODES, Action, Authenticator, User, may, may_path
 from app.api.http import content
-from app.api.http.accept import negotiate_media_type
+from app.api.http.accept import PLAIN, negotiate_media_type
 from app.api.http.query import create_options, query_of
 from app.api.resources.discovery import EphemeralResource
 from app.kinds.auth import authentication, authorization
@@ -208,8 +208,8 @@ def _token_status(known: User | None, audiences: tuple[str, ...]) -> TokenReview
 
 
 def review_response(request: Request, obj: Object, warnings: Iterable[str]) -> Response:
-    """Return 201 with the posted object as JSON; 406 if the client does not accept it."""
-    negotiate_media_type(request.headers.get("accept"))
+    """Return 201 with the posted object as JSON; 406 if the client does not accept it: a review has no table."""
+    negotiate_media_type(request.headers.get("accept"), PLAIN)
     return Response(msgspec.json.encode(obj), 201, content.warning_headers(warnings), "application/json")
 
 

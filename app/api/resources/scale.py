@@ -14,6 +14,7 @@ from starlette.responses import Response
 from app.api.http import content
 from app.api.http.accept import PATCH_BODIES, parse_patch_content_type
 from app.api.http.query import patch_options, query_of, update_options
+from app.api.http.response_shape import decode_as_kind
 from app.api.resources import patch
 from app.api.resources.field_manager import edit_options, writer
 from app.api.resources.routes import RequestInfo
@@ -84,7 +85,7 @@ async def answer(registry: Registry, request: Request, found: RequestInfo) -> Re
 
     by = edit_options(request, writer(registry, request, options, "scale"), options)
     made = await objects.edit(registry, kind, found.namespace or "", found.name, change, by)
-    return _response(registry, request, found.kind, content.decode_as_kind(found.kind, made.body))
+    return _response(registry, request, found.kind, decode_as_kind(found.kind, made.body))
 
 
 def _response(registry: Registry, request: Request, kind: Kind, obj: Object) -> Response:

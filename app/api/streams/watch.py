@@ -16,9 +16,9 @@ from functools import partial
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from app.api.http import content, errors
-from app.api.http.content import ResponseShape
+from app.api.http import content, websocket
 from app.api.http.query import ListOptions
+from app.api.http.response_shape import ResponseShape
 from app.api.http.response_streams import Sender, SlowClientError, send_stream
 from app.api.priority_and_fairness import release
 from app.api.resources.lists import cut_batches, require_kept, wait_for_revision
@@ -37,7 +37,6 @@ BOOKMARK_SECONDS = 60.0
 CHECK_SECONDS = 1.0  # after which a quiet watch looks whether its custom kind is still there
 DEFAULT_SECONDS = (1800, 3600)
 MOST_SECONDS = 86_400
-HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
 
 
 async def open_watch(registry: Registry, request: Request, found: RequestInfo, selection: Selection) -> "WatchStream":
@@ -46,6 +45,8 @@ async def open_watch(registry: Registry, request: Request, found: RequestInfo, s
     kind = content.stored_kind(found.kind)
     scope = scope_of(kind, found.namespace, selection)
     shape = content.shape_of(request, found.kind)
+    if websocket.is_requested(request):
+        shape = shape.as_json()
     revision = options.revision or 0
     await require_kept(registry, revision)
     await wait_for_revision(registry, revision)
@@ -78,11 +79,13 @@ class WatchStream:
     _has_begun: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        content_type = self.shape.watch_content_type.encode()
+        headers = [(b"content-type", content_type), (b"cache-control", b"no-cache, private")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
         running: set[asyncio.Task[None]] = scope["app"].state.streams
         try:
             with watch_revocation(scope) as refused:
-                await send_stream(self._send, receive, send, running, refused, error_event)
+                await send_stream(self._send, receive, send, running, refused, self.shape.encode_error)
         except SlowClientError as error:
             logger.warning("closing a watch whose client does not read", resource=self.shape.kind.resource, error=error)
 
@@ -119,7 +122,7 @@ class WatchStream:
                 async for lines in following:
                     yield lines
         except ApiError as error:
-            yield [error_event(error)]
+            yield [self.shape.encode_error(error)]
             return
         except Unavailable:
             return
@@ -170,7 +173,9 @@ class WatchStream:
     def _encode_event(self, event: Event) -> bytes:
         """One event. The columns of a Table are in the first only."""
         columns, self._has_begun = not self._has_begun, True
-        return _encode_line(event.type, self.shape.encode_object(event.object.wire, self.now(), columns=columns))
+        return self.shape.encode_event(
+            event.type, self.shape.encode_object(event.object.wire, self.now(), columns=columns)
+        )
 
     def _encode_shared(self, event: Event) -> bytes:
         """One event, encoded once for all watchers in the same form."""
@@ -184,7 +189,7 @@ class WatchStream:
         metadata: dict[str, object] = {"resourceVersion": str(self.watch.revision), "creationTimestamp": None}
         if annotations:
             metadata["annotations"] = annotations
-        return _encode_line("BOOKMARK", self.shape.encode_bookmark(metadata))
+        return self.shape.encode_event("BOOKMARK", self.shape.encode_bookmark(metadata))
 
 
 def timeout_of(options: ListOptions) -> float:
@@ -193,17 +198,8 @@ def timeout_of(options: ListOptions) -> float:
     return min(options.timeout_seconds or spread, MOST_SECONDS)
 
 
-def error_event(error: ApiError) -> bytes:
-    """Encode the ERROR event that ends a watch."""
-    return _encode_line("ERROR", errors.body(error))
-
-
 def _clock() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _encode_line(type_: str, obj: bytes) -> bytes:
-    return b'{"type":"%b","object":%b}\n' % (type_.encode(), obj)
 
 
 def _with_body(event: Event, body: bytes) -> Event:

@@ -10,12 +10,13 @@ from typing import Any, cast
 
 from starlette.requests import Request
 
-from app.api.http import websocket
+from app.api.http import errors, websocket
 from app.api.http.connection import UpgradedConnection
+from app.api.http.response_shape import encode_json_event
 from app.api.http.response_streams import SEND_SECONDS
 from app.api.http.websocket import WebSocket
 from app.api.streams.channels import Link, Upgrade
-from app.api.streams.watch import WatchStream, error_event
+from app.api.streams.watch import WatchStream
 from app.machinery.errors import ApiError
 
 MOST = 64 * 1024  # bytes of a message from a client, which is ignored
@@ -35,7 +36,7 @@ def _start(stream: WatchStream, wire: UpgradedConnection) -> tuple[Link, Corouti
 
 
 async def _refuse(link: Link, error: ApiError) -> None:
-    await cast("_WatchLink", link).send(error_event(error))
+    await cast("_WatchLink", link).send(encode_json_event("ERROR", errors.body(error)))
 
 
 async def _send(stream: WatchStream, socket: WebSocket) -> None:

@@ -14,10 +14,10 @@ from typing import cast
 from app.controllers.planned_write import PlannedWrite
 from app.kinds.core.resourcequota import KIND as QUOTAS
 from app.kinds.core.resourcequota import ResourceQuota
+from app.kinds.core.service import KIND as SERVICES
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod, is_terminal
 from app.kinds.storage.persistentvolumeclaim import KIND as CLAIMS
-from app.kinds.storage.persistentvolumeclaim import PersistentVolumeClaim
 from app.machinery.base import Object
 from app.plans.admission import resource_quota
 from app.plans.admission.resource_quota import Cost
@@ -53,21 +53,18 @@ class ResourceQuotaController:
         if key.kind == PODS.resource:
             changed = self._pod_changed(key, cast("Pod | None", before), cast("Pod | None", now))
             return self._quotas_of(key.namespace, "pods") if changed else []
-        if key.kind == CLAIMS.resource and before is not None and now is not None:
-            return self._quotas_of(key.namespace, key.kind) if _has_grown(before, now) else []
-        return self._quotas_of(key.namespace, key.kind) if before is None or now is None else []
+        is_recounted = before is None or now is None or _differs_in_usage(before, now)
+        return self._quotas_of(key.namespace, key.kind) if is_recounted else []
 
     def _quotas_of(self, namespace: str, resource: str) -> list[Key]:
         """The quotas that are about a resource."""
         found = self._quotas.get(namespace, {})
         if resource == "pods":
             return [key for key, quota in found.items() if any(map(resource_quota.is_pod_resource, quota.spec.hard))]
-        is_claim = resource == CLAIMS.resource
         return [
             key
             for key, quota in found.items()
-            if resource in resource_quota.counted_resources(quota)
-            or (is_claim and resource_quota.limits_storage(quota))
+            if resource in resource_quota.counted_resources(quota) or resource_quota.measures(quota, resource)
         ]
 
     def _quota_changed(self, key: Key, before: ResourceQuota | None, now: ResourceQuota | None) -> list[Key]:
@@ -125,12 +122,13 @@ class ResourceQuotaController:
         self._count_pods(self._quotas.keys())
         return [key for known in self._quotas.values() for key in known]
 
-    def _claims(self, quota: ResourceQuota) -> Iterable[PersistentVolumeClaim]:
-        """Claims that count, if the quota is about storage."""
-        if resource_quota.limits_storage(quota):
-            for each in self._mirror.all(CLAIMS.resource):
-                if each.metadata.namespace == quota.metadata.namespace:
-                    yield cast("PersistentVolumeClaim", each)
+    def _measured(self, quota: ResourceQuota) -> Iterable[Object]:
+        """Objects that count by more than their number, if the quota is about that."""
+        for resource in (CLAIMS.resource, SERVICES.resource):
+            if resource_quota.measures(quota, resource):
+                yield from (
+                    each for each in self._mirror.all(resource) if each.metadata.namespace == quota.metadata.namespace
+                )
 
     async def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
         quota = self._quotas.get(key.namespace, {}).get(key)
@@ -140,18 +138,17 @@ class ResourceQuotaController:
         # quota would be another one, and what is made of this one would be refused.
         pods = dict(self._sums[key.namespace])
         resources = sorted(resource_quota.counted_resources(quota))
-        claims = list(self._claims(quota))
+        measured = list(self._measured(quota))
         counts = await self._store.count(resources, key.namespace) if resources else {}
-        after = resource_quota.recount(quota, pods, counts, now, claims)
+        after = resource_quota.recount(quota, pods, counts, now, measured)
         again_at = earliest((now + RESYNC, _after(resource_quota.next_expiry(pods, now))))
         if after is quota:
             return [PlannedWrite(Plan(again_at=again_at))]
         return [PlannedWrite(Plan((SetStatus(after),), again_at=again_at), [quota])]
 
 
-def _has_grown(before: Object, now: Object) -> bool:
-    one, other = cast("PersistentVolumeClaim", before), cast("PersistentVolumeClaim", now)
-    return resource_quota.storage_usage(one) != resource_quota.storage_usage(other)
+def _differs_in_usage(before: Object, now: Object) -> bool:
+    return resource_quota.measured_usage(before) != resource_quota.measured_usage(now)
 
 
 def _costs_the_same(before: Pod, now: Pod) -> bool:

@@ -136,16 +136,21 @@ def cause_of(evaluation: Evaluation, failure: RuleFailure) -> Cause:
 
 
 def find_evaluations(new: Any, old: Any, root: SchemaNode) -> Iterator[Evaluation]:
-    """Yield what is to be evaluated for an object; `old` is None for a new one. What did not change is not looked at again."""
+    """Yield what is to be evaluated for an object; `old` is None for a new one. Of what did not change, only transition rules."""
     yield from _walk(new, ABSENT if old is None else old, root, "")
 
 
 def _walk(value: Any, old: Any, node: SchemaNode, path: str) -> Iterator[Evaluation]:
     if not node.has_rules or (value is None and node.nullable):
         return
-    if old is not ABSENT and (is_same_json(value, old) or is_same(value, old, node)):
-        return  # a rule that it broke before is no reason to refuse another change
+    is_unchanged = old is not ABSENT and (is_same_json(value, old) or is_same(value, old, node))
+    if is_unchanged and not node.has_transition_rules:
+        return
     rules = rules_of(node.document)
+    if (
+        is_unchanged
+    ):  # a rule that it broke before is no reason to refuse another change, unless the rule is about changes
+        rules = tuple(each for each in rules if each.is_transition)
     if rules:
         inputs = {"self": _for_cel(value, node)}
         if old is not ABSENT:
@@ -161,9 +166,10 @@ def _walk(value: Any, old: Any, node: SchemaNode, path: str) -> Iterator[Evaluat
 
 def _walk_fields(value: dict[str, Any], old: Any, node: SchemaNode, path: str) -> Iterator[Evaluation]:
     for name, each in value.items():
-        below = node.properties.get(name) or node.additional
-        if below is not None:
-            yield from _walk(each, field_of(old, name), below, f"{path}.{name}" if path else name)
+        if name in node.properties:
+            yield from _walk(each, field_of(old, name), node.properties[name], f"{path}.{name}" if path else name)
+        elif node.additional is not None:
+            yield from _walk(each, field_of(old, name), node.additional, f"{path}[{name}]")
 
 
 def _for_cel(value: Any, node: SchemaNode) -> Any:

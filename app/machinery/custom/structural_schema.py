@@ -47,6 +47,7 @@ class SchemaNode:
     branches: tuple[tuple[str, tuple["SchemaNode", ...]], ...] = ()
     format: str = ""
     has_rules: bool = False
+    has_transition_rules: bool = False  # here or below: they are evaluated even of what did not change
     has_embedded: bool = False
     has_keyed_lists: bool = False
 
@@ -120,8 +121,9 @@ def compile_schema(document: Mapping[str, Any]) -> SchemaNode:
 def _look_below(node: SchemaNode) -> None:
     """Find out what need not be walked for."""
     below = [each for each in (*node.properties.values(), node.additional, node.items) if each is not None]
-    has_rules = bool(node.document.get("x-kubernetes-validations"))
-    node.has_rules = has_rules or any(each.has_rules for each in below)
+    rules = node.document.get("x-kubernetes-validations") or ()
+    node.has_rules = bool(rules) or any(each.has_rules for each in below)
+    node.has_transition_rules = "oldSelf" in str(rules) or any(each.has_transition_rules for each in below)
     node.has_embedded = node.embedded or any(each.has_embedded for each in below)
     node.has_keyed_lists = node.list_type in ("set", "map") or any(each.has_keyed_lists for each in below)
 

@@ -47,13 +47,11 @@ class Converter:
     def _convert_value(self, value: Any, shape: Shape, path: str, owner: str) -> Any:
         """`owner` is the struct that has this field: Go's errors name it."""
         match shape.sort:
-            case "struct" | "map" if isinstance(value, dict):
+            case "struct" if isinstance(value, dict):
+                return self._convert_struct(value, shape, path)
+            case "map" if isinstance(value, dict):
                 self._note_duplicates(value, path)
-                return (
-                    self._convert_struct(value, shape, path)
-                    if shape.sort == "struct"
-                    else self._convert_map(value, shape, path, owner)
-                )
+                return self._convert_map(value, shape, path, owner)
             case "list" if isinstance(value, list):
                 items = (self._convert_item(each, shape, f"{path}[{index}]", owner) for index, each in enumerate(value))
                 return [each for each in items if each is not None]
@@ -64,10 +62,14 @@ class Converter:
         return _convert_scalar(value, shape, path, owner)
 
     def _convert_struct(self, value: dict[str, Any], shape: Shape, path: str) -> dict[str, Any]:
+        """Faults are noted in the order of the document, as Go finds them."""
         name = shape.go.rpartition(".")[2]
+        duplicates = value.duplicate_keys if isinstance(value, ObjectWithDuplicates) else {}
         fitting = {}
         for key, each in value.items():
             inner = f"{path}.{key}" if path else key
+            if key in duplicates:
+                self._note(f'duplicate field "{inner}"')
             if key not in shape.fields:
                 self._note(f'unknown field "{inner}"')
             elif each is not None:

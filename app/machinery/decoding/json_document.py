@@ -7,7 +7,6 @@ because parsing them would block the event loop.
 
 import json
 import re
-from collections import Counter
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -120,12 +119,16 @@ def decode(body: bytes) -> Any:
 
 
 class ObjectWithDuplicates(dict[str, Any]):
-    """An object with duplicate keys; the last value of each counts."""
+    """An object with duplicate keys; the last value of each counts. A duplicate key stands where it came for the second time."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        counts = Counter(key for key, _ in pairs)
-        self.duplicate_keys = [key for key, count in counts.items() if count > 1]
+        super().__init__()
+        self.duplicate_keys: dict[str, None] = {}  # in order
+        for key, value in pairs:
+            if key in self and key not in self.duplicate_keys:
+                del self[key]
+                self.duplicate_keys[key] = None
+            self[key] = value
 
 
 def has_duplicates(body: bytes, value: Any) -> bool:

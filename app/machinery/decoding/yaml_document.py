@@ -83,9 +83,10 @@ class _EventReader:
     def _read_map(self, depth: int) -> dict[str, Any]:
         values: dict[str, Any] = {}
         while not self._loader.check_event(yaml.MappingEndEvent):
+            line = self._loader.peek_event().start_mark.line + 1
             key = _format_key(self._read_value(depth + 1))
             if key in values:
-                raise _yaml_error(f'unmarshal errors: key "{key}" already set in map')
+                raise _yaml_error(f'unmarshal errors:\n  line {line}: key "{key}" already set in map')
             values[key] = self._read_value(depth + 1)
         self._loader.get_event()
         return values

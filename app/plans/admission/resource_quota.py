@@ -20,6 +20,7 @@ from app.kinds.core.resourcequota import (
     ResourceQuota,
     ScopedResourceSelectorRequirement,
 )
+from app.kinds.core.service import Service
 from app.kinds.pod.affinity import PodAffinity, PodAffinityTerm, PodAntiAffinity
 from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod, is_terminal, qos_class
@@ -42,7 +43,8 @@ _POD_RESOURCES = frozenset(
     ("count/pods", "pods", *COMPUTE, *(REQUESTS + name for name in COMPUTE), *(LIMITS + name for name in COMPUTE))
 )
 REQUESTS_STORAGE, CLAIMS, OF_CLASS = "requests.storage", "persistentvolumeclaims", ".storageclass.storage.k8s.io/"
-_OTHER_RESOURCES = _ALIASES | {"services.nodeports", "services.loadbalancers", REQUESTS_STORAGE}
+SERVICES, NODE_PORTS, LOAD_BALANCERS = "services", "services.nodeports", "services.loadbalancers"
+_OTHER_RESOURCES = _ALIASES | {NODE_PORTS, LOAD_BALANCERS, REQUESTS_STORAGE}
 _MUST_BE_SPECIFIED = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
 
 
@@ -68,7 +70,26 @@ def cost(resource: str, obj: Object) -> Cost:
     if isinstance(obj, Pod):
         return cost_of_pod(obj)
     counts = tuple((name, "1") for name in count_names(resource))
-    return Cost((*counts, *storage_usage(obj).items())) if isinstance(obj, PersistentVolumeClaim) else Cost(counts)
+    return Cost((*counts, *measured_usage(obj).items()))
+
+
+def measured_usage(obj: Object) -> dict[str, Quantity]:
+    """What an object that is no pod uses beside its number."""
+    if isinstance(obj, PersistentVolumeClaim):
+        return storage_usage(obj)
+    return _service_usage(obj) if isinstance(obj, Service) else {}
+
+
+def _service_usage(service: Service) -> dict[str, Quantity]:
+    """A load balancer has a node port for each port, unless it goes without; then it has those that are named."""
+    spec = service.spec
+    if spec.type == "NodePort":
+        return {NODE_PORTS: str(len(spec.ports))}
+    if spec.type != "LoadBalancer":
+        return {}
+    with_node_ports = spec.allocate_load_balancer_node_ports is not False
+    node_ports = sum(with_node_ports or bool(port.node_port) for port in spec.ports)
+    return {NODE_PORTS: str(node_ports), LOAD_BALANCERS: "1"}
 
 
 def storage_usage(claim: PersistentVolumeClaim) -> dict[str, Quantity]:
@@ -79,9 +100,11 @@ def storage_usage(claim: PersistentVolumeClaim) -> dict[str, Quantity]:
     return usage
 
 
-def limits_storage(quota: ResourceQuota) -> bool:
-    """Return whether it takes more than counting claims to recount the quota."""
-    return any(name == REQUESTS_STORAGE or OF_CLASS in name for name in quota.spec.hard)
+def measures(quota: ResourceQuota, resource: str) -> bool:
+    """Return whether it takes more than counting the objects of this resource to recount the quota."""
+    if resource == CLAIMS:
+        return any(name == REQUESTS_STORAGE or OF_CLASS in name for name in quota.spec.hard)
+    return resource == SERVICES and not quota.spec.hard.keys().isdisjoint((NODE_PORTS, LOAD_BALANCERS))
 
 
 def count_names(resource: str) -> tuple[str, ...]:
@@ -307,11 +330,12 @@ def recount(
     pods: Mapping[Cost, int],
     counts: Mapping[str, int],
     now: datetime,
-    claims: Iterable[PersistentVolumeClaim] = (),
+    measured: Iterable[Object] = (),
 ) -> ResourceQuota:
     """The quota with `spec.hard` and the actual use in its status; the same object if nothing differs.
 
-    `pods` is the number of pods in its namespace by cost, `counts` that of other objects by resource, `claims` all claims.
+    `pods` is the number of pods in its namespace by cost, `counts` that of other objects by resource, `measured` all
+    objects that it takes more than counting for.
     """
     hard = quota.spec.hard
     used: dict[str, Quantity] = {name: quota.status.used[name] for name in hard if name in quota.status.used}
@@ -323,8 +347,8 @@ def recount(
     if not any(True for _ in _scope_requirements(quota)):
         for resource, number in counts.items():
             used |= {name: str(number) for name in count_names(resource) if name in hard}
-        for claim in claims:
-            for name, amount in _limited_usage(storage_usage(claim), hard).items():
+        for obj in measured:
+            for name, amount in _limited_usage(measured_usage(obj), hard).items():
                 used[name] = add(used[name], amount)
     before = quota.status
     if _same(before.hard, hard) and _same(before.used, used):

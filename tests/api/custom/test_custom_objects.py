@@ -426,3 +426,14 @@ async def test_another_version_becomes_the_stored_one(admin: httpx.AsyncClient) 
     assert (await admin.put(url, json=crd)).status_code == 200
     assert (await admin.get(path(version="v1beta1"))).status_code == 404
     assert (await admin.get(path(name="w"))).json()["apiVersion"] == f"{GROUP}/v1"
+
+
+async def test_openapi_v2_names_no_field_of_a_kind_that_takes_any(admin: httpx.AsyncClient) -> None:
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    await define(
+        admin, definition("things", "Thing", version(schema={"openAPIV3Schema": anything}, selectableFields=[]))
+    )
+    schemas = (await admin.get("/openapi/v2")).json()["definitions"]
+
+    gvk = [{"group": GROUP, "version": "v1", "kind": "Thing"}]
+    assert schemas["com.example.lab.v1.Thing"] == {"type": "object", "x-kubernetes-group-version-kind": gvk}

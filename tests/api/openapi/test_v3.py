@@ -70,6 +70,11 @@ def test_no_schema_is_empty(name: str) -> None:
     assert all(CONTENTS[name]["components"]["schemas"].values())
 
 
+@every_document
+def test_no_list_of_properties_is_empty(name: str) -> None:
+    assert all(values(CONTENTS[name]["components"]["schemas"], "properties"))
+
+
 @every_kind
 def test_explain_finds_the_kind_by_its_path(kind: Kind[Any]) -> None:
     operations = document_of(kind)["paths"][collection(kind)]

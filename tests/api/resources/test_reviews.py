@@ -228,6 +228,14 @@ async def test_a_question_may_be_asked_in_protobuf(ada: httpx.AsyncClient) -> No
     assert answer.headers["content-type"] == "application/json"
 
 
+async def test_an_answer_is_no_table(ada: httpx.AsyncClient) -> None:
+    headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    review = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+    refused = await ada.post(f"{ACCESS}/selfsubjectaccessreviews", json=review, headers=headers)
+
+    assert refused.status_code == 406
+
+
 async def test_what_else_is_known_of_somebody_may_be_told_in_protobuf(admin: httpx.AsyncClient) -> None:
     types = field(1, b"authorization.k8s.io/v1") + field(2, b"SubjectAccessReview")
     extra = field(1, b"teams") + field(2, field(1, b"lab") + field(1, b"office"))

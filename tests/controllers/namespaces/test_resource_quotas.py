@@ -17,6 +17,8 @@ from app.kinds.core.limitrange import KIND as LIMIT_RANGES
 from app.kinds.core.limitrange import LimitRange
 from app.kinds.core.resourcequota import KIND as QUOTAS
 from app.kinds.core.resourcequota import ResourceQuota
+from app.kinds.core.service import KIND as SERVICES
+from app.kinds.core.service import Service
 from app.kinds.pod.pod import Pod, is_terminal
 from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
@@ -70,6 +72,26 @@ async def test_a_new_quota_counts_what_there_is(registry: Registry) -> None:
         await used_is(registry, pods=1, configmaps=1, **{"count/jobs.batch": 0, "requests.cpu": 0})
 
     assert (await get(registry, QUOTAS, "q")).status.hard["configmaps"] == "3"
+
+
+async def test_node_ports_of_services_are_counted_and_limited(registry: Registry) -> None:
+    def service(name: str, type_: str) -> Service:
+        ports = [{"port": 80}]
+        return msgspec.convert({"metadata": {"name": name}, "spec": {"type": type_, "ports": ports}}, Service)
+
+    limited, balancers = "services.nodeports", "services.loadbalancers"
+    await create(registry, SERVICES, service("a", "NodePort"))
+    await create(registry, QUOTAS, a_quota(**{limited: 2, balancers: 1}))
+
+    async with running(registry, ResourceQuotaController):
+        await used_is(registry, **{limited: 1, balancers: 0})
+        await create(registry, SERVICES, service("b", "ClusterIP"))
+        await create(registry, SERVICES, service("c", "LoadBalancer"))
+        with pytest.raises(ApiError, match="exceeded quota: q"):
+            await create(registry, SERVICES, service("d", "NodePort"))
+        await used_is(registry, **{limited: 2, balancers: 1})
+        await objects.delete(registry, SERVICES, "default", "c", Demand())
+        await used_is(registry, **{limited: 1, balancers: 0})
 
 
 async def test_a_quota_made_while_it_runs_counts_what_there_is(registry: Registry) -> None:

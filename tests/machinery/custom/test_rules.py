@@ -19,6 +19,9 @@ def ruled(rule: str, **more: Any) -> dict[str, Any]:
     return {"type": "object", "x-kubernetes-validations": [{"rule": rule, **more}]}
 
 
+BOTH = [{"rule": "self == 'y'"}, {"rule": "self != oldSelf"}]  # of what did not change, only the second is evaluated
+
+
 @pytest.mark.parametrize(
     ("schema", "new", "old", "causes"),
     [
@@ -29,6 +32,13 @@ def ruled(rule: str, **more: Any) -> dict[str, Any]:
         (ruled("self.a > oldSelf.a", message=" less "), {"a": 1}, {"a": 2}, ["<nil>: Invalid value: less"]),
         (ruled("oldSelf.hasValue()", optionalOldSelf=True, message="new"), {}, None, ["<nil>: Invalid value: new"]),
         (ruled("oldSelf.value().a == 1", optionalOldSelf=True), {"a": 2}, {"a": 1}, []),
+        (ruled("self.a != oldSelf.a", message="same"), {"a": 1}, {"a": 1}, ["<nil>: Invalid value: same"]),
+        (
+            {"type": "object", "properties": {"f": {"type": "string", "x-kubernetes-validations": BOTH}}},
+            {"f": "x"},
+            {"f": "x"},
+            ["f: Invalid value: failed rule: self != oldSelf"],
+        ),
         (ruled("self.b == 1", message="b"), {}, None, ["<nil>: Invalid value: no such key: b evaluating rule: b"]),
         (
             ruled("false", reason="FieldValueRequired", fieldPath=".x['y']", message="y"),
@@ -40,7 +50,7 @@ def ruled(rule: str, **more: Any) -> dict[str, Any]:
             {"type": "object", "additionalProperties": ruled("self.n__dash__x < 2") | {"properties": {"n-x": {}}}},
             {"k": {"n-x": 2}},
             None,
-            ["k: Invalid value: failed rule: self.n__dash__x < 2"],
+            ["[k]: Invalid value: failed rule: self.n__dash__x < 2"],
         ),
     ],
 )

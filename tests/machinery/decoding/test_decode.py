@@ -92,8 +92,8 @@ def test_duplicate_fields_are_refused_when_strict_and_the_last_counts_otherwise(
 
     assert job(body).spec.parallelism == 2
     assert refusal(job, body, "Strict") == (
-        f'{UNFIT}strict decoding error: duplicate field "metadata", duplicate field "spec.parallelism", '
-        'unknown field "spec.x"'
+        f'{UNFIT}strict decoding error: unknown field "spec.x", duplicate field "spec.parallelism", '
+        'duplicate field "metadata"'
     )
 
 

@@ -104,3 +104,12 @@ def test_yaml_says_what_json_says(value: Any) -> None:
     by_json, by_yaml = outcome(json.dumps(value).encode(), "json"), outcome(text.encode(), "yaml")
 
     assert by_yaml in (400, by_json)
+
+
+def test_a_key_that_comes_twice_is_told_with_its_line() -> None:
+    with pytest.raises(ApiError) as refused:
+        parse(b"a: 1\nb:\n  c: 1\n  c: 2\n", "yaml")
+
+    assert refused.value.message == (
+        'error converting YAML to JSON: yaml: unmarshal errors:\n  line 4: key "c" already set in map'
+    )

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from app.kinds.core.configmap import ConfigMap
 from app.kinds.core.resourcequota import ResourceQuota, ResourceQuotaStatus
+from app.kinds.core.service import Service
 from app.kinds.pod.pod import Pod, PodStatus
 from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
@@ -250,6 +251,29 @@ def test_counted_anew_limits_that_are_wanted_come_into_force() -> None:
 
     assert made.status.hard == fresh.spec.hard
     assert made.status.used == {"pods": "3", "configmaps": "2", "count/jobs.batch": "1", "count/cats.example.com": "0"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "node_ports", "load_balancers"),
+    [
+        pytest.param({"type": "ClusterIP"}, None, None, id="within the cluster"),
+        pytest.param({"type": "NodePort"}, "2", None, id="node ports"),
+        pytest.param({"type": "LoadBalancer"}, "2", "1", id="a load balancer"),
+        pytest.param(
+            {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False},
+            "1",
+            "1",
+            id="without ports that are not named",
+        ),
+    ],
+)
+def test_what_a_service_costs(spec: dict[str, Any], node_ports: str | None, load_balancers: str | None) -> None:
+    ports = [{"name": "a", "port": 80, "nodePort": 30080}, {"name": "b", "port": 81}]
+    service = msgspec.convert({"metadata": {"name": "s"}, "spec": {**spec, "ports": ports}}, Service)
+    found = dict(resource_quota.cost("services", service).usage)
+
+    assert found["services"] == "1"
+    assert (found.get("services.nodeports"), found.get("services.loadbalancers")) == (node_ports, load_balancers)
 
 
 def test_counted_anew_and_right_it_stays_the_same() -> None:
