@@ -39,8 +39,9 @@ COUNTER = Table(
     postgresql_with={"fillfactor": "10"},
 )
 
-HISTORY = Table(
-    "history",
+# Every version of every object. For people who query, the view `history` shows it with nothing packed.
+VERSIONS = Table(
+    "versions",
     METADATA,
     Column("revision", BigInteger, primary_key=True, autoincrement=False),
     Column("kind", _PLAIN, nullable=False),
@@ -48,15 +49,18 @@ HISTORY = Table(
     Column("name", _PLAIN, nullable=False),
     Column("uid", Text, nullable=False),
     Column("change", Text, nullable=False),  # ADDED, MODIFIED, DELETED as A, M, D
-    Column("marks", Text, nullable=False),  # selector index: labels and selectable fields, JSON
+    # Selector index: labels and selectable fields, JSON. Null: it is in `body`, and so is `old_marks`.
+    Column("marks", Text),
     Column("old_marks", Text),  # that of the version before; null when the same
-    Column("body", LargeBinary, nullable=False),  # the object's JSON, without its resourceVersion
+    # The object's JSON, without its resourceVersion; or all of the version, packed (`app.store.packing`).
+    Column("body", LargeBinary, nullable=False),
     Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("previous", BigInteger),  # revision of the version before; 0 for the first, null if it is not known
-    Index("history_by_kind", "kind", "revision"),
-    Index("history_by_time", "recorded_at", postgresql_using="brin"),  # rows lie in the order of time: a few pages do
+    Column("node", Text),  # where a pod is bound; null also if an earlier version wrote it
+    Index("versions_by_kind", "kind", "revision"),
+    Index("versions_by_time", "recorded_at", postgresql_using="brin"),  # rows lie in the order of time: a few pages do
     Index(
-        "history_of_ends",
+        "versions_of_ends",
         "kind",
         "name",
         "revision",

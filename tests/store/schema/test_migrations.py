@@ -206,7 +206,7 @@ CHANGES = {
     "a view is missing": "drop view jobs",
     "a view is another one": "create or replace view jobs_history as select * from (select * from jobs_history) x limit 1",
     "a view is too much": "create view more as select * from nodes",
-    "a column is compressed in another way": "alter table history alter column body set compression default",
+    "a column is compressed in another way": "alter table versions alter column body set compression default",
 }
 
 
