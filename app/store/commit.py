@@ -372,8 +372,14 @@ def _stored(write: Write, keys: KeyRing) -> Contents:
         return contents
     if write.key.kind in ENCRYPTED:
         return contents._replace(body=keys.encrypt(write.key, write.body))
-    packed = pack(contents)
+    packed = None if _has_moved(write) else pack(contents)
     return contents if packed is None else Contents(contents.selector_index, None, packed)
+
+
+def _has_moved(write: Write) -> bool:
+    """Return whether an object has gone from one node to another, as custom ones may: history of the former has to find it."""
+    old = write.old_selector_index.fields.get("spec.nodeName") if write.old_selector_index else None
+    return bool(old) and old != write.node
 
 
 def _dormancy_columns(batch: list[_PendingSet]) -> tuple[list[object], ...]:
