@@ -15,7 +15,7 @@ import msgspec
 from app.plans.jobs.job_record import MOST_ATTEMPTS, MOST_RESTARTS, Attempt, JobSummary, Restart
 from app.store.change_feed import decode_selector_index
 from app.store.errors import call_database
-from app.store.packing.packing import PACKED, SIZE, Contents, unpack, unpack_body
+from app.store.packing.packing import BODY_SIZE, PACKED, SIZE, Contents, pack_body, unpack, unpack_body
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
@@ -342,7 +342,7 @@ class JobRecords:
 
     async def bodies(self, uids: Sequence[str]) -> Mapping[str, bytes]:
         """The JSON of Jobs that have a record, by UID."""
-        return {row["uid"]: row["body"] for row in await call_database(self._pool.fetch(_BODIES, uids))}
+        return {row["uid"]: unpack_body(row["body"]) for row in await call_database(self._pool.fetch(_BODIES, uids))}
 
     async def get(self, namespace: str, by: By, value: str) -> JobRow | None:
         """Return the record of a Job; of several of one name that of the newest."""
@@ -351,7 +351,7 @@ class JobRecords:
             return None
         values = dict(row)
         revision, body = values.pop("revision"), values.pop("body")
-        return JobRow(_summary(values), revision, body)
+        return JobRow(_summary(values), revision, unpack_body(body))
 
     async def unrecorded(self, namespace: str, by: By, value: str) -> Version | None:
         """The newest version of a Job that history has and the records have not."""
@@ -436,7 +436,7 @@ async def _record_events(connection: Connection, part: History) -> None:
         fields = decode_selector_index(index).fields
         uid = fields.get("involvedObject.uid")
         if uid and fields.get("involvedObject.kind") in ("Job", "Pod"):
-            events.append((uid, namespace, revision, body))
+            events.append((uid, namespace, revision, pack_body(body)))
     if not events:
         return
     told = await connection.fetch(_PUT_EVENTS, *map(list, zip(*events, strict=True)), MOST_EVENTS)
@@ -473,7 +473,7 @@ def _page(query: RecordQuery) -> tuple[str, list[object]]:
     if query.after:
         values += query.after
         where.append(f"(r.ended_at, r.uid) < (${len(values) - 1}, ${len(values)})")
-    columns = f"select {_SUMMARY}, octet_length(r.body) as size from job_records r"
+    columns = f"select {_SUMMARY}, {BODY_SIZE.format('r.body')} as size from job_records r"
     return f"{columns} where {' and '.join(where)} order by r.ended_at desc, r.uid desc limit $1", values
 
 
@@ -485,7 +485,7 @@ def _job_columns(rows: Sequence[JobRow]) -> Iterable[list[object]]:
     for name in ("result", "created_at", "started_at", "ended_at", "deleted_at", "rerun_of"):
         yield [getattr(row.summary, name) for row in rows]
     yield [row.revision for row in rows]
-    yield [row.body for row in rows]
+    yield [pack_body(row.body) for row in rows]
 
 
 _ATTEMPT_FIELDS = (

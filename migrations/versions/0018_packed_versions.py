@@ -1,4 +1,5 @@
 """Versions of objects are packed: about a sixth of their bytes. The table `history` becomes `versions`, which holds them packed.
+Records of Jobs are packed, too.
 
 A view takes its name and shows them as they were, so processes of the version before go on. What is stored stays as it is. The
 way down unpacks all of it, which takes a second for some thousand versions.
@@ -22,7 +23,6 @@ NAMES = ("history_by_kind", "history_by_time", "history_of_ends")
 
 
 def upgrade() -> None:
-    _drop_views()
     op.rename_table("history", "versions")
     op.execute("alter table versions rename constraint history_pkey to versions_pkey")
     for name in NAMES:
@@ -32,12 +32,16 @@ def upgrade() -> None:
     for function in (PACKING_DICTIONARY, VERSION_PART, COMMIT_WRITE_SETS):
         op.get_bind().exec_driver_sql(function)
     op.execute(HISTORY)
-    _create_views()
+    _replace_views("history", BODY)
+    # Every update changes an indexed column, so space that pages keep free is of no use.
+    op.execute("alter table heads reset (fillfactor)")
 
 
 def downgrade() -> None:
-    _drop_views()
-    op.execute(UNPACK)
+    op.execute("alter table heads set (fillfactor = 70)")
+    for unpack in (UNPACK, UNPACK_JOBS, UNPACK_EVENTS):
+        op.get_bind().exec_driver_sql(unpack)
+    _replace_views("versions", "r.body")
     op.execute("drop view history")
     op.drop_column("versions", "node")
     op.alter_column("versions", "marks", existing_type=sa.Text(), nullable=False)
@@ -48,19 +52,16 @@ def downgrade() -> None:
     op.get_bind().exec_driver_sql(OLD_COMMIT_WRITE_SETS)
     op.execute("drop function version_part")
     op.execute("drop function packing_dictionary")
-    _create_views()
 
 
-def _drop_views() -> None:
-    for name in VIEWS.values():
-        op.execute(f"drop view {name}")
-        op.execute(f"drop view {name}_history")
-
-
-def _create_views() -> None:
+def _replace_views(versions: str, job: str) -> None:
+    """They stay, with the rights that were granted on them."""
+    statements = [f"finished_jobs as {FINISHED_JOBS.format(job)}"]
     for kind, name in VIEWS.items():
-        op.execute(f"create or replace view {name} as {VIEW.format(kind=kind)}")
-        op.execute(f"create or replace view {name}_history as {HISTORY_VIEW.format(kind=kind)}")
+        statements.append(f"{name} as {VIEW.format(kind=kind, versions=versions)}")
+        statements.append(f"{name}_history as {HISTORY_VIEW.format(kind=kind, versions=versions)}")
+    for each in statements:
+        op.get_bind().exec_driver_sql(f"create or replace view {each}")
 
 
 VIEWS = {
@@ -74,10 +75,10 @@ VIEWS = {
 }
 VIEW = """select h.namespace, h.name, h.uid, h.revision, s.recorded_at,
     convert_from(s.body, 'UTF8')::jsonb as object
-from heads h join history s using (revision) where h.kind = '{kind}'"""
+from heads h join {versions} s using (revision) where h.kind = '{kind}'"""
 HISTORY_VIEW = """select namespace, name, uid, revision, change, recorded_at,
     convert_from(body, 'UTF8')::jsonb as object
-from history where kind = '{kind}'"""
+from {versions} where kind = '{kind}'"""
 HISTORY = """create view history as select revision, kind, namespace, name, uid, change,
     case when marks is null then convert_from(version_part(body, 1), 'UTF8') else marks end as marks,
     case when marks is null then nullif(convert_from(version_part(body, 2), 'UTF8'), '') else old_marks end as old_marks,
@@ -85,6 +86,14 @@ HISTORY = """create view history as select revision, kind, namespace, name, uid,
 from versions"""
 UNPACK = """update versions set marks = h.marks, old_marks = h.old_marks, body = h.body
 from history h where h.revision = versions.revision and versions.marks is null"""
+UNPACK_JOBS = r"""update job_records set body = version_part(body, 3) where substring(body from 1 for 1) = '\x01'"""
+UNPACK_EVENTS = r"""update job_record_events set bodies = (
+    select array_agg(case when substring(body from 1 for 1) = '\x01' then version_part(body, 3) else body end order by place)
+    from unnest(bodies) with ordinality as b(body, place))"""
+FINISHED_JOBS = """select r.namespace, r.name, r.uid, r.result, r.labels, r.created_at, r.started_at, r.ended_at,
+    r.deleted_at, r.rerun_of, coalesce(o.attempts, 0) as attempts_omitted, convert_from({}, 'UTF8')::jsonb as object
+from job_records r left join job_record_omissions o on (o.namespace, o.job_uid) = (r.namespace, r.uid)"""
+BODY = r"case when substring(r.body from 1 for 1) = '\x01' then version_part(r.body, 3) else r.body end"
 DICTIONARY = zlib.decompress(
     base64.b64decode("""
     eNrtW9tT2zgXf+9fkfHLvpCQ0G7byRvlssMOhAxkOzsLzI5iK6CNInllO5CPyf/+naOLLTs2BHpbaFImtXV0OTrXny65X755cx+QmH2mKmFSBP0g

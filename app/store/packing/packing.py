@@ -48,6 +48,14 @@ def unpack_body(stored: bytes) -> bytes:
     return unpack(stored).body if stored.startswith(PACKED) else stored
 
 
+def pack_body(body: bytes) -> bytes:
+    """Return an object's JSON as it is stored where it has no selector index."""
+    return pack(Contents("", None, body)) or body
+
+
 # SQL: size of what a version of the table {0} is made of, without reading what Postgres stores apart from a row.
 SIZE = """case when {0}.marks is null
     then get_byte({0}.body, 1) + (get_byte({0}.body, 2) << 8) else octet_length({0}.body) end"""
+# SQL: the same of a column {0} that has no selector index beside it.
+BODY_SIZE = """case when substring({0} from 1 for 1) = '\\x01'
+    then get_byte({0}, 1) + (get_byte({0}, 2) << 8) else octet_length({0}) end"""

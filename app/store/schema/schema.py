@@ -96,7 +96,8 @@ from history where kind = '{kind}'"""
 
 # Jobs that have ended and their pods, whether they are still there or not. For people who query.
 _FINISHED_JOBS = f"""select r.namespace, r.name, r.uid, r.result, r.labels, r.created_at, r.started_at, r.ended_at,
-    r.deleted_at, r.rerun_of, coalesce(o.attempts, 0) as attempts_omitted, convert_from(r.body, 'UTF8')::jsonb as object
+    r.deleted_at, r.rerun_of, coalesce(o.attempts, 0) as attempts_omitted, convert_from(
+        case when substring(r.body from 1 for 1) = '\\x01' then version_part(r.body, 3) else r.body end, 'UTF8')::jsonb as object
 from {JOB_RECORDS.name} r left join {JOB_RECORD_OMISSIONS.name} o on (o.namespace, o.job_uid) = (r.namespace, r.uid)"""
 _JOB_ATTEMPTS = f"""select namespace, job, job_uid, pod, pod_uid, index, node, created_at, started_at, ended_at, phase,
     exit_code, reason, message, peak_memory_bytes, restart_count

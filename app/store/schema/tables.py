@@ -108,7 +108,6 @@ HEADS = Table(
         postgresql_where=text("dormant is not null"),
     ),
     Index("heads_by_expiry", "expires_at", postgresql_where=text("expires_at is not null")),
-    postgresql_with={"fillfactor": "70"},
 )
 
 # UIDs of Jobs that were deleted before their pods: so the garbage collector finds dormant ones after a crash.
@@ -213,7 +212,7 @@ JOB_RECORDS = Table(
     Column("deleted_at", DateTime(timezone=True)),  # null while the Job is there
     Column("rerun_of", Text),  # uid of the Job that it repeats
     Column("revision", BigInteger, nullable=False),  # of the version in `body`
-    Column("body", LargeBinary, nullable=False),  # the Job's JSON as it was last, without managedFields
+    Column("body", LargeBinary, nullable=False),  # the Job's JSON as it was last, without managedFields; may be packed
     Index("job_records_by_end", "ended_at", "uid"),
     Index("job_records_by_namespace", "namespace", "ended_at", "uid"),
     Index("job_records_by_name", "name", "namespace", "ended_at", "uid"),
@@ -274,7 +273,7 @@ JOB_RECORD_EVENTS = Table(
     METADATA,
     Column("involved_uid", Text, primary_key=True),
     Column("revision", BigInteger, primary_key=True, autoincrement=False),
-    Column("bodies", ARRAY(LargeBinary), nullable=False),
+    Column("bodies", ARRAY(LargeBinary), nullable=False),  # each may be packed
     Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("namespace", _PLAIN, nullable=False, server_default=""),
     Index("job_record_events_by_time", "recorded_at"),
