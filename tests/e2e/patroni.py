@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import asyncpg
 
-from app.store.embedded.postgres_binaries import find
+from app.postgres.postgres_binaries import find
 from tests.e2e import processes
 from tests.e2e.cluster import free_port, until
 from tests.e2e.environments import python_with
