@@ -67,7 +67,8 @@ test-browser: setup
 # newest), streams of the oldest that are killed, more and older client libraries, all of the docker runtime, whole Jobs of cri, four
 # machines in one pod network (in `make test` two), attacks and kills on every engine (in `make test` on process and oci),
 # twenty kills of whatever process (five), a hundred of agents, engines and what oci has in place of one, a hundred of schedulers
-# (one), twenty of what records Jobs (one), 20,000 requests of the fuzzers, PyTorch on two nodes (5 GB, fetched once), the manifests of Kubernetes' manual
+# (one), twenty of what records Jobs (one), replicas behind HAProxy and a Postgres that fails over (apt-get install haproxy etcd-server;
+# Patroni is fetched once), 20,000 requests of the fuzzers, PyTorch on two nodes (5 GB, fetched once), the manifests of Kubernetes' manual
 # (with images, if JOBPLANE_WEBSITE names a checkout of github.com/kubernetes/website), 20,000 pods on 1,000 simulated nodes,
 # 20,000 Jobs in the page, operators of the batch world, built with Go from their public source (half an hour and 5 GB, once), and
 # Podman, if there is one.
@@ -76,6 +77,7 @@ test-long: check
 	JOBPLANE_FUZZ_REQUESTS=20000 $(BIN)/python -m pytest -n 2 tests/fuzz
 	JOBPLANE_KUBECTLS=all JOBPLANE_CLIENTS=all JOBPLANE_ENGINES=all JOBPLANE_KILLS=all JOBPLANE_NODE_KILLS=1 \
 		JOBPLANE_TEST_SCHEDULER_KILLS=100 JOBPLANE_TEST_RECORD_KILLS=20 JOBPLANE_STORAGE_KILLS=20 JOBPLANE_SNAKEMAKE=1 JOBPLANE_NEXTFLOW=1 JOBPLANE_WEBHOOKS=1 \
+		JOBPLANE_HIGH_AVAILABILITY=1 \
 		$(BIN)/python -m pytest -n 2 --dist loadfile -m e2e tests/e2e
 	JOBPLANE_ENGINES=all $(BIN)/python -m pytest -n 2 --dist worksteal tests/runtimes
 	JOBPLANE_TORCH=1 $(BIN)/python -m pytest -k torchrun tests/e2e/test_names.py

@@ -8,7 +8,7 @@ PYTHON=/usr/bin/python3
 MISSING=(bwrap busybox chromium containerd ctr docker dockerd ip iptables kubectl node npm perl podman redis-cli redis-server runc)
 PARTS=(tests/agent/volumes tests/agent/node/test_powers.py tests/agent/pods/test_security_context.py tests/agent/pods/test_isolation.py
     tests/agent/pods/test_pods_on_processes.py tests/main/test_agent_process.py tests/runtimes/process/test_runtime.py tests/runtimes/linux/test_folder_removal.py
-    tests/store/embedded/test_embedded_postgres.py)
+    tests/postgres/test_embedded_postgres.py)
 OCI=(tests/runtimes/oci/test_runtime.py tests/runtimes/test_conformance_surroundings.py tests/e2e/test_engines.py)
 
 if ! "$PYTHON" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then

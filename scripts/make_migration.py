@@ -13,7 +13,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.operations.ops import MigrationScript
 
-from app.store.embedded.embedded_postgres import Postgres
+from app.postgres.embedded_postgres import Postgres
 from app.store.schema.migrate import MIGRATIONS, migrate, newest, run_alembic
 
 

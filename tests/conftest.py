@@ -20,10 +20,10 @@ import pytest
 import pytest_asyncio
 from sqlalchemy.engine import make_url
 
+from app.postgres.embedded_postgres import Postgres
 from app.registry.bootstrap import bootstrap
 from app.registry.verbs.objects import Registry
 from app.store import Key, Store, Write, open_store
-from app.store.embedded.embedded_postgres import Postgres
 from app.store.schema.migrate import migrate
 from tests.build import EVERY_API, NOW
 from tests.e2e import migrated_postgres
@@ -40,7 +40,7 @@ gc.disable()
 # For clients of plain HTTP: to read every authority that this machine trusts takes longer than most tests.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 # What a crash would lose is lost with the test anyhow, and no test waits for a disk. Nor for a password: to be asked for one
-# makes connections twice as dear, and tests make thousands. That Postgres asks is for tests/store/embedded.
+# makes connections twice as dear, and tests make thousands. That Postgres asks is for tests/postgres.
 FORGETFUL = {"max_connections": "100", "synchronous_commit": "off", "full_page_writes": "off"}
 
 

@@ -94,6 +94,7 @@ def create_app(
     app.state.registry, app.state.authenticator, app.state.authority = registry, authenticator, authority
     app.state.audit = audit
     app.state.streams = set()  # tasks of the open streams: the server cancels them before it stops
+    app.state.stopping = asyncio.Event()  # set when the server has been told to stop: it is not ready any more
     app.state.revocations = _revocations(registry)
     app.state.calls = Calls(registry.agent_calls, origin or Origin())
     return app

@@ -6,6 +6,7 @@ import signal
 import socket
 import ssl
 import sys
+import time
 from collections.abc import Callable, Collection
 from datetime import datetime
 from types import FrameType
@@ -24,6 +25,7 @@ from app.api.auth.signin_codes import CODE_LIFE, create_code, signin_link
 from app.api.http import tls
 from app.api.http.connection import Connection
 from app.api.http.listener import Listener
+from app.api.http.turnover import Turnover
 from app.api.routers import ui
 from app.api.streams.agent_calls import Calls
 from app.api.upkeep import Upkeep
@@ -187,6 +189,8 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, settings: Settings, state: State, upkeep: Upkeep) -> None:
         super().__init__(config)
         self._settings, self._upkeep = settings, upkeep
+        self._turnover = Turnover(settings.goaway_chance)
+        self._stopping: asyncio.Event = state.stopping
         self._registry: Registry = state.registry
         self._streams: Collection[asyncio.Task[None]] = state.streams
         self._calls: Calls = state.calls
@@ -205,15 +209,26 @@ class _Server(uvicorn.Server):
                 await _offer_page(self._registry, self._settings)
 
     def _make_connection(self) -> Connection:
-        return Connection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        made = Connection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        made.turnover = self._turnover
+        return made
 
     def handle_exit(self, sig: int, _: FrameType | None) -> None:
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._drain()
         if self._upkeep_task:
             self._upkeep_task.cancel()
         for stream in list(self._streams):
             stream.cancel()
         await super().shutdown(sockets)
+
+    async def _drain(self) -> None:
+        """Serve on for the delay of the shutdown, not ready: balancers send nobody here any more, and clients leave."""
+        self._turnover.is_stopping = True
+        self._stopping.set()
+        ends = time.monotonic() + self._settings.shutdown_delay.total_seconds()
+        while time.monotonic() < ends and not self.force_exit:  # noqa: ASYNC110 - as uvicorn waits for signals
+            await asyncio.sleep(0.1)

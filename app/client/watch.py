@@ -4,6 +4,7 @@ Lines are split here, from raw chunks, and each is decoded once, straight into t
 """
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from functools import cache
@@ -18,7 +19,7 @@ from app.structured_logging import Logger
 T = TypeVar("T")
 
 PAGE = 500
-WINDOW = 300  # seconds that one watch request lasts
+WINDOW = (150, 300)  # seconds that one watch request lasts, at random: those that begin together do not end together
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 LOST = (410, 504)  # the revision is too old, or too new, as when the database was put back or made anew
 
@@ -144,7 +145,7 @@ class _Watch(Generic[O]):
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self.revision,
-            "timeoutSeconds": str(WINDOW),
+            "timeoutSeconds": str(random.randint(*WINDOW)),  # noqa: S311 - spreads reconnects
         }
         async with self._source.stream(self._path, params) as chunks, aclosing(lines(chunks)) as read:
             async for line in read:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from ipaddress import IPv4Network
+from typing import TYPE_CHECKING
 
 from app.controllers.apps.deployments import DeploymentController
 from app.controllers.apps.replica_sets import ReplicaSetController
@@ -42,8 +43,6 @@ from app.controllers.retention.job_recorder import JobRecorder, RecordRetention
 from app.controllers.retention.log_retention import LogRetention
 from app.controllers.runner import Controller, Runner
 from app.controllers.scheduling.scheduler import Scheduler
-from app.controllers.tracing.otlp import OtlpClient
-from app.controllers.tracing.trace_export import TraceExport
 from app.controllers.volumes.persistent_volumes import PersistentVolumeController
 from app.controllers.webhooks.webhook_client import WebhookClient
 from app.controllers.webhooks.webhook_delivery import WebhookDelivery
@@ -68,6 +67,9 @@ from app.store.encryption.reencryption import SecretsReencryption
 from app.store.logs.logs import CAP
 from app.store.webhook_outbox import WebhookOutbox
 from app.structured_logging import Logger
+
+if TYPE_CHECKING:
+    from app.controllers.tracing.otlp import OtlpClient
 
 logger = Logger(__name__)
 _MIRRORED = (
@@ -152,7 +154,7 @@ async def run(
     authority: ClusterAuthority = ClusterAuthority(),
     scheduling: ScoringSettings = DEFAULT,
     webhooks: WebhookClient | None = None,
-    traces: OtlpClient | None = None,
+    traces: "OtlpClient | None" = None,
 ) -> None:
     """Stand for election and act, for ever; returns only when cancelled."""
     client = webhooks or WebhookClient()
@@ -175,6 +177,8 @@ async def run(
                     periodic = periodic_tasks(registry, epoch, retention, client)
                     periodic += dormant_upkeep(registry.store, mirror, dormant)
                     if traces is not None:
+                        from app.controllers.tracing.trace_export import TraceExport
+
                         periodic.append(TraceExport(registry.store, mirror, traces, registry.metrics))
                     await _lead(registry, mirror, dormant, runners, periodic, epoch, lost)
                 logger.warning("lost leadership; standing for election again")

@@ -10,6 +10,7 @@ import fcntl
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -71,18 +72,22 @@ def exec_agent(config: AgentConfig) -> NoReturn:
 
     The settings go through a file without a name, as some are secret. The old command line stays visible behind the new one.
     """
-    file = _hold(config.encode())
-    os.execv(sys.executable, [*command(__name__), str(file), "app.main.cli", *sys.argv[1:]])  # noqa: S606 - no shell is needed
+    os.execv(sys.executable, agent_command(hold(config), sys.argv[1:]))  # noqa: S606 - no shell is needed
 
 
-def _hold(data: bytes) -> int:
-    """Return a descriptor from which the next program reads the data. A pipe would take 64 KiB at most."""
+def agent_command(config: int, shown: Sequence[str]) -> list[str]:
+    """Return the command of the agent's process. `config`: what `hold` returned; `shown`: arguments to be seen behind it."""
+    return [*command(__name__), str(config), "app.main.cli", *shown]
+
+
+def hold(config: AgentConfig) -> int:
+    """Return a descriptor from which the agent's process reads the settings. A pipe would take 64 KiB at most."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("agent-config")
     else:
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
-    os.write(descriptor, data)
+    os.write(descriptor, config.encode())
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.set_inheritable(descriptor, True)
     return descriptor

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.main.cli_agent import agent
+from app.main.cli_agent import agent, agent_config_of_up
 from app.main.cli_certificates import certificates
 from app.main.cli_database import dsn_of, open_database, open_with_keys
 from app.main.cli_errors import CommandError, ConfigError, ended, text_of
@@ -134,7 +134,7 @@ def up(
     Writes DATA_DIR/kubeconfig: `kubectl --kubeconfig DATA_DIR/kubeconfig get nodes`.
     """
     from app.main.supervisor import Supervisor
-    from app.store.embedded.postgres_binaries import SetupError
+    from app.postgres.postgres_binaries import SetupError
 
     made = read_settings(
         "up",
@@ -157,7 +157,7 @@ def up(
         **oidc,
     )
     try:
-        asyncio.run(Supervisor(made).run())
+        asyncio.run(Supervisor(made, agent_config_of_up(made)).run())
     except SetupError as error:
         raise CommandError(str(error)) from error
 
@@ -410,7 +410,17 @@ def _exit(code: int) -> None:
 
 def main() -> None:
     """The entry point of the `jobplane` script."""
+    _keep_command(sys.argv[1:2])
     sys.exit(ended(app))
+
+
+def _keep_command(called: list[str]) -> None:
+    """Forget all commands but the one that is called: typer works out the options of each at every start."""
+    found = [
+        each for each in app.registered_commands if each.callback and [each.name or each.callback.__name__] == called
+    ]
+    if found:
+        app.registered_commands, app.registered_groups = found, []
 
 
 if __name__ == "__main__":

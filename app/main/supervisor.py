@@ -16,11 +16,13 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from app.agent.config import AgentConfig
+from app.main.agent_process import agent_command, hold
 from app.main.cli_errors import LAST_WORDS, PERMANENT, CommandError, ConfigError
+from app.postgres.embedded_postgres import Postgres
+from app.postgres.postgres_binaries import SetupError
+from app.postgres.postgres_folder import InUseError
 from app.settings import Settings, variable
-from app.store.embedded.embedded_postgres import Postgres
-from app.store.embedded.postgres_binaries import SetupError
-from app.store.embedded.postgres_folder import InUseError
 from app.structured_logging import Logger
 from jobplane.program import command
 
@@ -39,8 +41,8 @@ _NOT_FOR_AGENTS = frozenset(
 class Supervisor:
     """Runs the children of one `jobplane up`."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, agent: AgentConfig) -> None:
+        self._settings, self._agent = settings, agent
         self._stopping = asyncio.Event()
         self._postgres: Postgres | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -133,14 +135,11 @@ class Supervisor:
         settings, data = self._settings, self._settings.data_dir
         authority = ["--ca-file", str(data / "tls" / "ca.crt")]
         metrics = ["--metrics-address", settings.metrics_address] if settings.metrics_address else []
-        agent = ["agent", "--server", settings.url(), "--token-file", str(data / "agent.token")]
-        agent += [*authority, "--runtime", settings.runtime, "--nodes", str(settings.nodes)]
-        agent += ["--metrics-address", settings.next_metrics_address] if settings.metrics_address else []
-        agent += ["--runtime-endpoint", settings.runtime_endpoint] if settings.runtime_endpoint else []
         return [
             ("api", ["api", "--host", settings.host, "--port", str(settings.port), "--migrate"]),
             ("controllers", ["controllers", *(authority if settings.tls else []), *metrics]),
-            ("agent", agent + (["--node-name", settings.node_name] if settings.node_name else [])),
+            # Only to be seen in lists of processes: `_agent` says all.
+            ("agent", ["agent", "--data-dir", str(data), "--runtime", settings.runtime]),
         ]
 
     def _files_read_by(self, name: str) -> list[Path]:
@@ -204,12 +203,7 @@ class Supervisor:
         """
         try:
             with tempfile.TemporaryFile() as last_words:
-                number = last_words.fileno()
-                child = await asyncio.create_subprocess_exec(
-                    *(*command("app.main.cli"), *arguments),
-                    env={**environment, LAST_WORDS: str(number)},
-                    pass_fds=(number,),
-                )
+                child = await self._start(name, arguments, environment, last_words.fileno())
                 if replaced := await self._wait_for_end(child, files):
                     logger.info(
                         "file of a process was replaced; restarting the process", process=name, path=str(replaced)
@@ -225,6 +219,21 @@ class Supervisor:
         except OSError as error:  # no process, memory or disk is left, which may pass
             logger.error("cannot start a process; retrying", process=name, error=error)
             return None
+
+    async def _start(
+        self, name: str, arguments: Sequence[str], environment: dict[str, str], last_words: int
+    ) -> asyncio.subprocess.Process:
+        """Start a child. The agent gets its settings as they are: to read them once more costs as much as all its start."""
+        env = {**environment, LAST_WORDS: str(last_words)}
+        if name != "agent":
+            program = [*command("app.main.cli"), *arguments]
+            return await asyncio.create_subprocess_exec(*program, env=env, pass_fds=(last_words,))
+        config = hold(self._agent)
+        try:
+            program = agent_command(config, arguments)
+            return await asyncio.create_subprocess_exec(*program, env=env, pass_fds=(last_words, config))
+        finally:
+            os.close(config)
 
     async def _wait_for_end(self, child: asyncio.subprocess.Process, files: Sequence[Path]) -> Path | None:
         """Wait until the child ends; end it if `up` stops or a file is replaced. Returns the replaced file, if any."""

@@ -1,11 +1,13 @@
 """Settings of the API: where it listens, its certificate, sign-in at an identity provider (OIDC), the audit log."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import field_validator, model_validator
 
+from app.machinery.durations import parse_span
 from app.settings.common import CommonSettings, absolute
 from app.settings.fields import about, items
 
@@ -49,6 +51,25 @@ class ApiSettings(CommonSettings):
             "api",
         ),
     ] = False
+    shutdown_delay_duration: Annotated[
+        str,
+        about(
+            "Time that the API serves on after SIGTERM, not ready, so that balancers take it out first, such as 5s.",
+            "",
+            "api",
+        ),
+    ] = "0s"
+    goaway_chance: Annotated[
+        float,
+        about(
+            "Chance of an answer to be the last of its connection, so that clients come to other replicas, too, such as 0.001. "
+            "Unless it is 0, each watch is the last.",
+            "",
+            "api",
+            ge=0,
+            le=0.02,
+        ),
+    ] = 0
     authentication_config: Annotated[
         Path | None,
         about(
@@ -121,6 +142,13 @@ class ApiSettings(CommonSettings):
     def _absolute_unless_word(cls, path: str) -> str:
         return path if path in ("", "-", "none") else str(absolute(Path(path)))
 
+    @field_validator("shutdown_delay_duration")
+    @classmethod
+    def _duration(cls, text: str) -> str:
+        if parse_span(text) is None:
+            raise ValueError(f"{text} is not a duration such as 5s")
+        return text
+
     @field_validator("oidc_issuer_url")
     @classmethod
     def _issuer(cls, url: str) -> str:
@@ -163,6 +191,10 @@ class ApiSettings(CommonSettings):
         if not self.tls and self.host not in LOOPBACK:
             raise ValueError(f"--no-tls needs a --host of {', '.join(sorted(LOOPBACK))}, not {self.host}")
         return self
+
+    @property
+    def shutdown_delay(self) -> timedelta:
+        return parse_span(self.shutdown_delay_duration) or timedelta()
 
     @property
     def certified_hosts(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 What belongs here: objects and their history: the commit of write sets, reads, the change feed, mirrors, timelines, compaction;
 beside them tokens, job records, the outbox of webhooks, the locks of leaders and of rare writes; and `logs/`, `encryption/` (of
-Secrets), `schema/` with its migrations, `embedded/` (the Postgres of `jobplane up`).
+Secrets), `schema/` with its migrations. The Postgres that `jobplane up` starts is `app.postgres`.
 
 May import: `app.plans`, `app.kinds`, `app.machinery`. Imported by: the registry, the API, controllers, `app.main`.
 Start reading: `store`, `commit` (the only way to write), `change_feed`, `reader`, `mirror`.

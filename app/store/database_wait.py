@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 
 from app.store.errors import AWAY, OutcomeUnknown, Unavailable
+from app.store.postgres_connection import connect
 from app.store.schema.migrate import newest, revision_of
 from app.structured_logging import Logger
 
@@ -28,7 +29,7 @@ async def problem_of(dsn: str, *, migrated: bool = True) -> str:
     Raises UrlError.
     """
     try:
-        connection = await asyncpg.connect(dsn, timeout=5)
+        connection = await connect(dsn)
         try:
             if not migrated or await revision_of(connection) >= newest():
                 return ""

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 
-from app.store.commit import CONNECT_SECONDS
 from app.store.errors import AWAY, Unavailable
+from app.store.postgres_connection import CONNECT_SECONDS, connect
 
 _WAIT_SECONDS = 10
 _SETTINGS = {"application_name": "jobplane lock", "lock_timeout": f"{_WAIT_SECONDS}s"}
@@ -39,7 +39,7 @@ class ExclusiveLock:
     async def _acquire(self) -> asyncpg.Connection:
         connection = None
         try:
-            connection = await asyncpg.connect(self._dsn, server_settings=_SETTINGS, timeout=CONNECT_SECONDS)
+            connection = await connect(self._dsn, server_settings=_SETTINGS)
             await connection.execute(
                 "select pg_advisory_lock($1)", self._number, timeout=_WAIT_SECONDS + CONNECT_SECONDS
             )

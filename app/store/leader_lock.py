@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 
-from app.store.commit import CONNECT_SECONDS
 from app.store.errors import AWAY
+from app.store.postgres_connection import connect
 from app.store.store import READ_ONLY, Store, is_read_only
 from app.structured_logging import Logger
 
@@ -59,7 +59,7 @@ async def _acquire(dsn: str, lock: int) -> asyncpg.Connection:
     """Waiting in the server, not polling: a successor takes over at once. A standby elects nobody until it is promoted."""
     while True:
         try:
-            connection = await asyncpg.connect(dsn, server_settings=_SETTINGS, timeout=CONNECT_SECONDS)
+            connection = await connect(dsn, server_settings=_SETTINGS)
         except AWAY:
             await asyncio.sleep(_RETRY_SECONDS)
             continue

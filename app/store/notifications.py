@@ -2,19 +2,26 @@
 
 Each process LISTENs on one connection, which the store runs. Nothing is stored: after a notification that was lost the feed
 polls, readers of logs look again after a time, and whoever waits for an agent posts the call again.
+
+The same connection shows whether the server answers at all: one that hangs, as with a disk that does, ends no connection.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
 
-from app.store.commit import CONNECT_SECONDS
 from app.store.errors import AWAY, call_database
+from app.store.postgres_connection import connect
+from app.structured_logging import Logger
 
+logger = Logger(__name__)
 _SETTINGS = {"application_name": "jobplane listener"}
 _RETRY_SECONDS = 0.25
+_HEARTBEAT_SECONDS = 2.0
+SILENT_SECONDS = 10.0  # in which a server answers the simplest query, or counts as gone
 OnNotify = Callable[[str], None]
 """Called with the payload of each notification."""
 
@@ -68,15 +75,17 @@ async def listen(
     channels: dict[str, OnNotify],
     check: Callable[[asyncpg.Connection], Awaitable[None]],
     connected: Callable[[], None],
+    silent: Callable[[], None],
 ) -> None:
     """Hold the LISTEN connection until cancelled; reconnect whenever it is lost.
 
     check: called with each new connection before it listens. connected: called when it does.
+    silent: called when the server has not answered for SILENT_SECONDS, before another connection is made.
     """
     while True:
         lost = asyncio.Event()
         try:
-            connection = await asyncpg.connect(dsn, server_settings=_SETTINGS, timeout=CONNECT_SECONDS)
+            connection = await connect(dsn, server_settings=_SETTINGS)
         except AWAY:
             await asyncio.sleep(_RETRY_SECONDS)
             continue
@@ -86,11 +95,26 @@ async def listen(
             for channel, on_notify in channels.items():
                 await connection.add_listener(channel, _payload_to(on_notify))
             connected()
-            await lost.wait()
+            await _wait_until_lost(connection, lost, silent)
         except AWAY:
             await asyncio.sleep(_RETRY_SECONDS)
         finally:
             connection.terminate()
+
+
+async def _wait_until_lost(connection: asyncpg.Connection, lost: asyncio.Event, silent: Callable[[], None]) -> None:
+    """Return when the connection is lost. TimeoutError, after `silent`, if the server does not answer."""
+    while not lost.is_set():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_HEARTBEAT_SECONDS):
+                await lost.wait()
+                return
+        try:
+            await connection.execute("select 1", timeout=SILENT_SECONDS)
+        except TimeoutError:
+            logger.warning("database does not answer; closing all connections to it", seconds=SILENT_SECONDS)
+            silent()
+            raise
 
 
 def _payload_to(on_notify: OnNotify) -> Callable[[Any, int, str, object], None]:

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from itertools import islice
+from weakref import WeakSet
 
 import asyncpg
 
@@ -12,7 +13,7 @@ from app.metrics.registry import MetricsRegistry
 from app.store import notifications, timeline
 from app.store.batching_loader import BatchingLoader
 from app.store.change_feed import Change, Feed
-from app.store.commit import CONNECT_SECONDS, Write, Writer
+from app.store.commit import Write, Writer
 from app.store.database_metrics import DatabaseMetrics
 from app.store.dormant_objects import DormantObjects
 from app.store.encryption.encryption import LEAD, KeyRing
@@ -27,7 +28,7 @@ from app.store.logs.logs import CAP, Logs
 from app.store.mirror import Mirror
 from app.store.node_usage import NodeUsageReports
 from app.store.notifications import AgentCalls, LogGrowth
-from app.store.postgres_connection import Connection
+from app.store.postgres_connection import Connection, connect
 from app.store.reader import Page, Query, Reader, StoredObject
 from app.store.tokens import Tokens
 
@@ -86,6 +87,7 @@ class Store:
         self.lifetimes = Lifetimes(pool, self.feed)
         self.names_lock = ExclusiveLock(dsn, "names of custom kinds")
         self._looking_back = asyncio.Lock()
+        self._connections: WeakSet[asyncpg.Connection] = WeakSet()  # of the pool and the writer
         # Lists leave half of the connections to reads of single objects, which would wait behind megabytes.
         self._listing = asyncio.Semaphore(max(pool.get_max_size() // 2, 1))
 
@@ -96,14 +98,23 @@ class Store:
         """Called on every new connection before it is used: is this still the database that the process knows?"""
         await timeline.check_timeline(connection, self.feed)
 
+    async def begin_connection(self, connection: asyncpg.Connection) -> None:
+        """Called on every new connection of the pool."""
+        self._connections.add(connection)
+        await self.check_timeline(connection)
+
+    def _drop_connections(self) -> None:
+        """End all calls of a database that does not answer: those that wait would wait for ever."""
+        for connection in list(self._connections):
+            connection.terminate()
+
     async def _check_timeline(self) -> None:
         async with self.pool.acquire() as connection:
             await self.check_timeline(connection)
 
     async def _connect_writer(self) -> asyncpg.Connection:
-        connection = await asyncpg.connect(
-            self.dsn, server_settings=_WRITER_SETTINGS, timeout=CONNECT_SECONDS, connection_class=Connection
-        )
+        connection = await connect(self.dsn, server_settings=_WRITER_SETTINGS)
+        self._connections.add(connection)
         try:
             await timeline.begin(connection, self.feed)
         except BaseException:
@@ -229,7 +240,7 @@ class Store:
     async def listen(self) -> None:
         """Follow other processes' notifications until cancelled."""
         channels = {"changes": self._on_change, "logs": self.log_growth.on_notify, "calls": self.agent_calls.on_notify}
-        await notifications.listen(self.dsn, channels, self.check_timeline, self.feed.wake)
+        await notifications.listen(self.dsn, channels, self.check_timeline, self.feed.wake, self._drop_connections)
 
     def _on_change(self, origin: str) -> None:
         if origin != self.writer.origin:
@@ -272,16 +283,17 @@ async def open_store(
     """
 
     # No connection is kept for its own sake: asyncpg would replace lost ones in tasks that nobody waits for.
-    async def check_timeline(connection: asyncpg.Connection) -> None:
-        await store.check_timeline(connection)
+    async def begin_connection(connection: asyncpg.Connection) -> None:
+        await store.begin_connection(connection)
 
-    pool = await asyncpg.create_pool(
+    pool = await asyncpg.create_pool(  # type: ignore[call-overload] # `connect` is called with this DSN only
         dsn,
         min_size=0,
         max_size=pool_size,
         server_settings=_READER_SETTINGS,
         reset=_as_it_is,
-        init=check_timeline,
+        init=begin_connection,
+        connect=connect,
         connection_class=Connection,
     )
     store = Store(dsn, pool, ring_bytes, log_cap, keys, key_lead)

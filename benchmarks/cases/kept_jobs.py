@@ -12,7 +12,7 @@ from typing import Any
 
 import asyncpg
 
-from app.store.embedded.postgres_folder import PORT
+from app.postgres.postgres_folder import PORT
 from benchmarks import processes
 from benchmarks.case import Case
 from benchmarks.cluster import Checkout, Cluster

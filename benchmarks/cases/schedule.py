@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from app.kinds import by_resource
 from app.machinery.base import Kind
 from app.main.cli_process import now
+from app.postgres.embedded_postgres import Postgres
 from app.registry.codec import write_of
 from app.registry.verbs.objects import Registry
 from app.registry.verbs.versions import new
 from app.store import Store, Write, open_store
-from app.store.embedded.embedded_postgres import Postgres
 from benchmarks import processes
 from benchmarks.case import Case
 from benchmarks.cluster import Checkout, Cluster

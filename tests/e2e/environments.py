@@ -11,13 +11,13 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parents[2] / ".clients"
 
 
-def python_with(name: str, *requirements: str) -> Path:
-    """The interpreter of an environment that has these packages."""
+def python_with(name: str, *requirements: str, base: str = sys.executable) -> Path:
+    """The interpreter of an environment that has these packages. `base`: the one that it is made with."""
     folder = HOME / name
     python = folder / "bin" / "python"
     with made_once(folder) as missing:
         if missing:
-            _run(sys.executable, "-m", "venv", "--without-pip", str(folder))
+            _run(base, "-m", "venv", "--without-pip", str(folder))
             pip = (sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check")
             # To compile all that a package has takes longer than to install it: what is imported is compiled then.
             _run(*pip, "install", "--no-compile", *requirements)

@@ -11,7 +11,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from app.store.embedded.embedded_postgres import Postgres
+from app.postgres.embedded_postgres import Postgres
 from app.store.schema.migrate import MIGRATIONS, migrate
 from tests.built_once import built_once
 

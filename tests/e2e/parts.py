@@ -6,11 +6,11 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.store.embedded.embedded_postgres import Postgres
+from app.postgres.embedded_postgres import Postgres
 from tests.e2e import migrated_postgres
 from tests.e2e.cluster import READY_SECONDS, STOP_SECONDS, Cluster, environment, until
 
@@ -46,13 +46,14 @@ class Parts(Cluster):
     def has_ended(self) -> bool:
         return any(part.poll() is not None for part in self._parts)
 
-    def add(self, *command: str) -> subprocess.Popen[bytes]:
-        """One more process. It ends with this one, as the children of `up` do."""
+    def add(self, *command: str, within: Sequence[str] = (), **more: str) -> subprocess.Popen[bytes]:
+        """One more process. It ends with this one, as the children of `up` do. `within`: what its command begins with."""
         variables = {"JOBPLANE_DATABASE_URL": self.dsn, "JOBPLANE_DATA_DIR": str(self.folder)}
         variables["JOBPLANE_AGENT_NODES"] = self._fleet
-        env = environment(JOBPLANE_PARENT=str(os.getpid()), **variables, **self._settings)
+        env = environment(JOBPLANE_PARENT=str(os.getpid()), **(variables | self._settings | more))
+        call = [*within, sys.executable, "-m", "app.main.cli", *command]
         with self.log.open("ab") as log:
-            part = subprocess.Popen([sys.executable, "-m", "app.main.cli", *command], stdout=log, stderr=log, env=env)
+            part = subprocess.Popen(call, stdout=log, stderr=log, env=env)
         self._parts.append(part)
         return part
 

@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 
@@ -62,4 +61,5 @@ def _names(process: Process, folder: str) -> bool:
 
 
 def _read(pid: str, name: str) -> str:
-    return Path("/proc", pid, name).read_bytes().decode(errors="replace")
+    with open(f"/proc/{pid}/{name}", "rb") as file:  # in half the time of a Path: tests look by the hundred
+        return file.read().decode(errors="replace")

@@ -30,7 +30,7 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from app.store.embedded.embedded_postgres import Postgres
+from app.postgres.embedded_postgres import Postgres
 
 SHORTEST = (
     16  # characters: shorter ones stand somewhere by chance, unless they have small and capital letters and digits

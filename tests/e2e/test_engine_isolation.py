@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.store.embedded.postgres_folder import Cluster as PostgresFolder
+from app.postgres.postgres_folder import Cluster as PostgresFolder
 from tests.e2e import bombs, processes
 from tests.e2e.cluster import Cluster, free_port, until
 from tests.e2e.kubectl import newest

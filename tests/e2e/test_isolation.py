@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from app.store.embedded.postgres_folder import Cluster as PostgresFolder
+from app.postgres.postgres_folder import Cluster as PostgresFolder
 from tests.e2e import bombs, processes
 from tests.e2e.cluster import Cluster, until
 from tests.e2e.people import SECONDS, People, a_pod

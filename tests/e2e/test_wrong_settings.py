@@ -15,6 +15,7 @@ import pytest
 from tests.e2e import preloaded
 from tests.e2e.cluster import Cluster, environment, free_port, until
 from tests.e2e.machines import command, jobplane
+from tests.e2e.migrated_postgres import copy_into
 from tests.needs import lacking
 
 TOKEN = "x7k2pq." + "a" * 32
@@ -116,6 +117,8 @@ def test_what_cannot_succeed_ends_with_one_line(
     missing.mkdir()
     (missing / "h2.py").write_text("raise ModuleNotFoundError(\"No module named 'h2'\")\n")
 
+    if "up" in arguments:
+        copy_into(tmp_path / "data")
     found = ran(*arguments, cwd=tmp_path, JOBPLANE_DATA_DIR=str(tmp_path / "data"), PYTHONPATH=str(missing))
 
     assert found.code == code, found
@@ -127,6 +130,7 @@ def test_what_cannot_succeed_ends_with_one_line(
 def test_a_port_that_is_in_use_ends_the_program(tmp_path: Path, program: tuple[str, ...]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
+        copy_into(tmp_path / "data")
         found = ran(*program, "--port", str(port), "--data-dir", str(tmp_path / "data"))
 
     assert found == (

@@ -20,6 +20,8 @@ class Proxy:
         self._doomed = b""
         self._step = 0
         self._answers = 0  # since all connections broke
+        self._thawed = asyncio.Event()
+        self._thawed.set()
         self.broken = 0  # times that all connections broke
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: set[asyncio.StreamWriter] = set()
@@ -37,6 +39,13 @@ class Proxy:
     def break_ever_later(self, step: int) -> None:
         """All connections break at the first answer; then, for step 2, at the third after that, the fifth after that, ..."""
         self._step = step
+
+    def freeze(self) -> None:
+        """From now on the server says nothing, and ends nothing, as one whose disk hangs."""
+        self._thawed.clear()
+
+    def thaw(self) -> None:
+        self._thawed.set()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_unix_server(self._serve, f"{self._folder.name}/.s.PGSQL.5432")
@@ -82,6 +91,7 @@ class Proxy:
                 break
             if self._step and self._breaks():
                 break
+            await self._thawed.wait()
             writer.write(data)
 
     def _breaks(self) -> bool:

@@ -2,17 +2,19 @@
 
 import asyncio
 import logging
+from functools import partial
 
 import asyncpg
 import pytest
 
 from app.registry.bootstrap import bootstrap
 from app.registry.verbs.objects import Registry
-from app.store import despite_outages, open_store, problem_of
+from app.store import OutcomeUnknown, Unavailable, despite_outages, notifications, open_store, problem_of
 from app.store.errors import call_database
 from app.store.schema.migrate import migrate
 from tests.conftest import Clock
 from tests.store.proxy import Proxy
+from tests.store.writes import create, key
 
 
 async def test_a_migration_gets_done_whenever_the_database_goes_away(empty: str) -> None:
@@ -62,3 +64,25 @@ async def test_a_cancelled_call_ends_as_cancelled_even_if_its_connection_breaks_
 
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_calls_of_a_database_that_hangs_end_and_go_on_once_it_answers(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its kernel acknowledges everything: only that no answer comes tells."""
+    monkeypatch.setattr(notifications, "_HEARTBEAT_SECONDS", 0.05)
+    async with Proxy(dsn) as proxy, open_store(proxy.dsn) as store, asyncio.timeout(60):
+        await store.commit([create("before")])
+        monkeypatch.setattr(notifications, "SILENT_SECONDS", 0.2)
+        proxy.freeze()
+        reading = asyncio.create_task(store.revision())
+        writing = asyncio.create_task(store.commit([create("meanwhile")]))
+        with pytest.raises(Unavailable):
+            await reading
+        with pytest.raises((OutcomeUnknown, Unavailable)):
+            await writing
+        proxy.thaw()
+        await despite_outages(proxy.dsn, partial(store.commit, [create("after")]), pause=0)
+        assert await store.get(key("after")) is not None
+
+    assert any("database does not answer" in record.message for record in caplog.records)

@@ -12,9 +12,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from app.postgres.embedded_postgres import Postgres
+from app.postgres.postgres_binaries import find
 from app.store import Change, Query, Store, Unavailable, open_store
-from app.store.embedded.embedded_postgres import Postgres
-from app.store.embedded.postgres_binaries import find
 from app.store.schema.migrate import migrate
 from tests.conftest import FORGETFUL, execute
 from tests.store.writes import KIND, create

@@ -20,10 +20,10 @@ from playwright.sync_api import Browser, expect
 from app.api.auth.authenticator import MASTERS, User
 from app.api.auth.tokens import issue
 from app.api.routers.ui import FOLDER
+from app.postgres.embedded_postgres import Postgres
 from app.registry.bootstrap import bootstrap
 from app.registry.verbs.objects import Registry
 from app.store import open_store
-from app.store.embedded.embedded_postgres import Postgres
 from app.store.schema.migrate import migrate
 from tests.api.conftest import serving
 from tests.api.routers.test_history import a_job_that_is_gone_for_an_hour

@@ -3,6 +3,7 @@
 As in apiserver, `?verbose` answers a line for each check, `?exclude=NAME` leaves one out, and `/readyz/NAME` asks for one alone.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,9 +28,15 @@ _PARAMETERS = [
 _OPEN: dict[str, Any] = {"security": [], "parameters": _PARAMETERS}
 
 
-def checks_of(probe: str, registry: Registry) -> Sequence[Check]:
-    """Return the checks of livez, readyz or healthz."""
-    return (PING,) if probe == "livez" else readiness(registry)
+def checks_of(probe: str, registry: Registry, stopping: asyncio.Event) -> Sequence[Check]:
+    """Return the checks of livez, readyz or healthz. `stopping`: set once the process has been told to stop."""
+    if probe == "livez":
+        return (PING,)
+
+    async def shutdown() -> str:
+        return "process is shutting down" if stopping.is_set() else ""
+
+    return *readiness(registry), Check("shutdown", shutdown)
 
 
 @router.get("/livez", summary="Probe liveness", openapi_extra=_OPEN)
@@ -44,7 +51,7 @@ async def probe_liveness(request: Request, registry: RegistryDep) -> PlainTextRe
 @router.api_route("/readyz", methods=OTHER_METHODS, include_in_schema=False)
 @router.api_route("/healthz", methods=OTHER_METHODS, include_in_schema=False)
 async def probe_readiness(request: Request, registry: RegistryDep) -> PlainTextResponse:
-    """Says ok while the database takes writes and the change feed follows it; else 503."""
+    """Says ok while the database takes writes, the change feed follows it, and the process is not told to stop; else 503."""
     return await _probe(request.scope["path"].strip("/"), request, registry)
 
 
@@ -53,7 +60,7 @@ async def probe_readiness(request: Request, registry: RegistryDep) -> PlainTextR
 @router.get("/healthz/{check}", include_in_schema=False, dependencies=[Depends(require_path)])
 async def probe_one(check: str, request: Request, registry: RegistryDep) -> PlainTextResponse:
     """Says ok while one check of a probe holds; else 503."""
-    checks = checks_of(request.scope["path"].split("/")[1], registry)
+    checks = checks_of(request.scope["path"].split("/")[1], registry, request.app.state.stopping)
     found = next((each for each in checks if each.name == check), None)
     if found is None:
         raise errors.no_such_path()
@@ -64,7 +71,7 @@ async def probe_one(check: str, request: Request, registry: RegistryDep) -> Plai
 
 async def _probe(name: str, request: Request, registry: Registry) -> PlainTextResponse:
     query = request.query_params
-    found = await report(name, checks_of(name, registry), query.getlist("exclude"))
+    found = await report(name, checks_of(name, registry, request.app.state.stopping), query.getlist("exclude"))
     if "verbose" in query:
         return PlainTextResponse(
             found.lines, 200 if found.holds else 503, headers={"X-Content-Type-Options": "nosniff"}

@@ -9,10 +9,12 @@ import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-
-import httpx
+from typing import TYPE_CHECKING
 
 from app.plans.webhooks import is_refused
+
+if TYPE_CHECKING:
+    import httpx
 
 SECONDS = 10.0  # for one attempt in all
 _RESOLVE_SECONDS = 5.0
@@ -35,6 +37,8 @@ class WebhookClient:
 
     async def post(self, url: str, headers: dict[str, str], body: bytes) -> None:
         """Return if the receiver answered 2xx; else raise DeliveryError."""
+        import httpx  # with the first webhook: most clusters have none
+
         client = await self._client()
         try:
             async with asyncio.timeout(self._seconds):
@@ -49,7 +53,7 @@ class WebhookClient:
             hint = " (redirects are not followed)" if 300 <= status < 400 else ""
             raise DeliveryError(f"answered {status}{hint}")
 
-    async def _post(self, client: httpx.AsyncClient, url: httpx.URL, headers: dict[str, str], body: bytes) -> int:
+    async def _post(self, client: "httpx.AsyncClient", url: "httpx.URL", headers: dict[str, str], body: bytes) -> int:
         """The answer's status. Its body is not read."""
         address = await self._resolve(url)
         request = client.build_request(
@@ -63,7 +67,7 @@ class WebhookClient:
         await response.aclose()
         return response.status_code
 
-    async def _resolve(self, url: httpx.URL) -> str:
+    async def _resolve(self, url: "httpx.URL") -> str:
         """An address of the URL's host. DeliveryError if one of them is refused."""
         port = url.port or (443 if url.scheme == "https" else 80)
         loop = asyncio.get_running_loop()
@@ -80,7 +84,9 @@ class WebhookClient:
             )
         return addresses[0]
 
-    async def _client(self) -> httpx.AsyncClient:
+    async def _client(self) -> "httpx.AsyncClient":
+        import httpx
+
         if self._http is None:
             loop = asyncio.get_running_loop()  # it reads every authority of this machine
             context = await loop.run_in_executor(self._threads, ssl.create_default_context)

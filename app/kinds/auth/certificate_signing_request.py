@@ -8,10 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace as with_rules
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from msgspec.structs import replace
 
 from app.kinds.auth.certificate_signing_request_schema import (
@@ -22,6 +20,9 @@ from app.kinds.auth.certificate_signing_request_schema import (
 from app.machinery.base import Column, Kind
 from app.machinery.durations import age, human_duration, span
 from app.machinery.errors import Cause, duplicate, forbidden, invalid, not_supported, required
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 __all__ = [
     "APPROVED",
@@ -56,8 +57,12 @@ _USAGES = (
 )  # fmt: skip
 
 
-def parse_request(pem: bytes) -> x509.CertificateSigningRequest:
+def parse_request(pem: bytes) -> "x509.CertificateSigningRequest":
     """Parse a PKCS#10 request, PEM. ValueError if it is none, or is not signed by its own key."""
+    # Most processes that know the kind never see a request, and do without the library.
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+
     if b"-----BEGIN CERTIFICATE REQUEST-----" not in pem or len(pem) > MOST_BYTES:
         raise ValueError("PEM block type must be CERTIFICATE REQUEST")
     try:
@@ -164,6 +169,8 @@ def _types(conditions: Iterable[CertificateSigningRequestCondition]) -> list[str
 def validate_status(new: CertificateSigningRequest, old: CertificateSigningRequest) -> list[Cause]:
     causes = [*_faults_in_conditions(new.status.conditions), *validate_update(new, old)]
     if new.status.certificate and new.status.certificate != old.status.certificate:
+        from cryptography import x509
+
         try:
             x509.load_pem_x509_certificates(new.status.certificate)
         except ValueError as error:

@@ -1,6 +1,7 @@
 """Warnings about fields of a pod that have no effect in this version. Pods and Jobs warn when a client sets them."""
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import islice
 from operator import attrgetter, contains
 from typing import Any, NamedTuple
@@ -95,7 +96,10 @@ def _steps(entry: str) -> tuple[_Step, ...]:
     return tuple(steps)
 
 
-_STEPS = tuple((_steps(entry), _HARMLESS.get(entry, False)) for entry in NOT_ACTED_ON)
+@cache
+def _all_steps() -> tuple[tuple[tuple[_Step, ...], Any], ...]:
+    """Return the steps to each field, and its harmless value. Most processes that know pods warn of none."""
+    return tuple((_steps(entry), _HARMLESS.get(entry, False)) for entry in NOT_ACTED_ON)
 
 
 _USUALLY_EMPTY: dict[str, Any] = {
@@ -132,7 +136,7 @@ def warnings_of_spec(spec: PodSpec, path: str) -> list[str]:
     """One text for each field set, up to a point; `path` is where the spec stands, such as spec.template.spec."""
     if _QUICK_SPEC.is_quiet(spec) and all(map(_QUICK_CONTAINER.is_quiet, (*spec.init_containers, *spec.containers))):
         return []
-    found = (where for steps, harmless in _STEPS for where in _set_at(spec, steps, harmless))
+    found = (where for steps, harmless in _all_steps() for where in _set_at(spec, steps, harmless))
     return [f"{path}.{where}: {TEXT}" for where in islice(found, MOST_WARNINGS)]
 
 

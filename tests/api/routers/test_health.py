@@ -1,5 +1,6 @@
 """Probes: anybody may ask, by any method; each check has a line, as apiserver's have."""
 
+import asyncio
 from dataclasses import replace
 
 import httpx
@@ -12,7 +13,7 @@ from tests.api.conftest import administering, serving
 from tests.conftest import NO_TLS
 from tests.store.rewinding import read_only
 
-ALL_HOLD = "[+]ping ok\n[+]change-feed ok\n[+]database ok\nreadyz check passed\n"
+ALL_HOLD = "[+]ping ok\n[+]change-feed ok\n[+]database ok\n[+]shutdown ok\nreadyz check passed\n"
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS"])
@@ -32,7 +33,7 @@ async def test_a_probe_is_answered(url: str, method: str, path: str) -> None:
         pytest.param("/livez?verbose", "[+]ping ok\nlivez check passed\n", id="liveness"),
         pytest.param(
             "/readyz?verbose&exclude=database&exclude=nix&exclude=change-feed",
-            "[+]ping ok\n[+]change-feed excluded: ok\n[+]database excluded: ok\n"
+            "[+]ping ok\n[+]change-feed excluded: ok\n[+]database excluded: ok\n[+]shutdown ok\n"
             'warn: some health checks cannot be excluded: no matches for "nix"\nreadyz check passed\n',
             id="without some",
         ),
@@ -57,7 +58,14 @@ async def test_a_process_whose_database_takes_no_writes_lives_but_is_not_ready(d
 
     assert (live.status_code, excluded.status_code) == (200, 200)
     assert (ready.status_code, ready.json()["message"]) == (503, READ_ONLY)
-    lines = ["[+]ping ok", "[+]change-feed ok", f"[-]database failed: {READ_ONLY}", "readyz check failed", ""]
+    lines = [
+        "[+]ping ok",
+        "[+]change-feed ok",
+        f"[-]database failed: {READ_ONLY}",
+        "[+]shutdown ok",
+        "readyz check failed",
+        "",
+    ]
     assert (verbose.status_code, verbose.text.split("\n")) == (503, lines)
 
 
@@ -69,10 +77,10 @@ async def test_a_process_whose_change_feed_waits_is_not_ready(registry: Registry
 
 async def test_one_check_is_asked_for_by_its_path(registry: Registry, url: str) -> None:
     async with administering(registry, url) as admin:
-        checks = [check.name for check in checks_of("readyz", registry)]
+        checks = [check.name for check in checks_of("readyz", registry, asyncio.Event())]
         answers = [await admin.get(f"/readyz/{check}") for check in checks]
         unknown = await admin.get("/livez/database")
         nobody = await admin.get("/readyz/ping", headers={"Authorization": ""})
 
-    assert [answer.text for answer in answers] == ["ok"] * 3
+    assert [answer.text for answer in answers] == ["ok"] * 4
     assert (unknown.status_code, nobody.status_code) == (404, 401)

@@ -21,6 +21,7 @@ from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.kinds.core.configmap import ConfigMap
 from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
+from app.postgres.embedded_postgres import Postgres
 from app.registry.bootstrap import bootstrap
 from app.registry.verbs import objects
 from app.registry.verbs.deletion import Demand
@@ -29,7 +30,6 @@ from app.registry.verbs.objects import Registry
 from app.registry.verbs.watch import Event, Watch
 from app.store import Change, Compacted, Key, OutcomeUnknown, Store, StoredObject, Unavailable, open_store
 from app.store.compaction import compact
-from app.store.embedded.embedded_postgres import Postgres
 from app.store.errors import call_database
 from app.store.schema.migrate import migrate
 from app.store.timeline import read_position

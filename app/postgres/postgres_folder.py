@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from app.store.embedded.postgres_binaries import SetupError
+from app.postgres.postgres_binaries import SetupError
 
 PORT = 5432  # only part of the socket's name
 _SOCKET = f".s.PGSQL.{PORT}"

@@ -12,7 +12,7 @@ import os
 import secrets
 from pathlib import Path
 
-from app.store.embedded.postgres_folder import Account, Cluster, give
+from app.postgres.postgres_folder import Account, Cluster, give
 
 _ENTRY = "*:*:*:postgres:"
 _ITERATIONS = 4096  # Postgres' own default

@@ -21,9 +21,9 @@ import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from app.store.embedded import postgres_binaries, postgres_folder
-from app.store.embedded.embedded_postgres import Postgres
-from app.store.embedded.postgres_binaries import SetupError
+from app.postgres import postgres_binaries, postgres_folder
+from app.postgres.embedded_postgres import Postgres
+from app.postgres.postgres_binaries import SetupError
 
 ROOT = os.geteuid() == 0
 DEADLINE = 60
@@ -364,7 +364,7 @@ async def test_a_full_log_is_set_aside_at_the_next_start(folder: Path) -> None:
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from app.store.embedded.embedded_postgres import Postgres
+from app.postgres.embedded_postgres import Postgres
 
 async def main():
     postgres = Postgres(Path(sys.argv[1]))

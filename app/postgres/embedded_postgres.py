@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from app.store.embedded import postgres_launch, postgres_password
-from app.store.embedded.postgres_binaries import CACHE, Binaries, SetupError, copied, find
-from app.store.embedded.postgres_folder import PORT, Account, Cluster, make_private
+from app.postgres import postgres_launch, postgres_password
+from app.postgres.postgres_binaries import CACHE, Binaries, SetupError, copied, find
+from app.postgres.postgres_folder import PORT, Account, Cluster, make_private
 
 SETTINGS = {
     "max_connections": "60",

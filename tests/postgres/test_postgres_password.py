@@ -10,8 +10,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from app.store.embedded.embedded_postgres import Postgres
-from app.store.embedded.postgres_binaries import SetupError, find
+from app.postgres.embedded_postgres import Postgres
+from app.postgres.postgres_binaries import SetupError, find
 
 TRUSTING = "local all all trust\nlocal replication all trust\n"
 
