@@ -16,5 +16,5 @@ below = [f"{top}.{name}" for top in INSIDE for name in find_namespace_packages(t
 setup(
     packages=["jobplane", *(prefix + name for name in sorted([*INSIDE, *below]))],
     package_dir={prefix + name: name for name in INSIDE},
-    package_data={"": ["*.sql", "*.sh", "*.yaml", "*.service", "py.typed"], f"{prefix}app.api": ["ui/**/*"]},
+    package_data={"": ["*.sql", "*.sh", "*.yaml", "*.service", "*.txt", "py.typed"], f"{prefix}app.api": ["ui/**/*"]},
 )

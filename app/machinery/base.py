@@ -124,6 +124,7 @@ class Kind(Generic[O]):
     unknown_fields:  paths of fields that mean nothing, in parts of which the struct does not tell.
     row:             (object, now) -> cells of `columns`, in order.
     fields:          field selectors beyond metadata.name and metadata.namespace.
+    field_aliases:   other names of such fields, each with the one under which its value is stored.
     grace:           seconds between DELETE and removal when the request names none; 0 removes at once.
     returns_deleted: True if DELETE answers the object that is gone rather than a Status (`ReturnDeletedObject` in
                      Kubernetes' stores).
@@ -167,6 +168,7 @@ class Kind(Generic[O]):
     columns: tuple[Column, ...] = ()
     row: Callable[[O, datetime], list[Any]] = _nothing
     fields: Mapping[str, Callable[[O], str]] = field(default_factory=dict)
+    field_aliases: Mapping[str, str] = field(default_factory=dict)
     name_format: Literal["subdomain", "label", "path"] = "subdomain"
     grace: Callable[[O], int] = _no_grace
     returns_deleted: bool = False

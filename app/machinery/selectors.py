@@ -259,6 +259,10 @@ class FieldSelector:
             if equal and value and name not in {"metadata.name", "metadata.namespace"}
         }
 
+    def renamed(self, names: Mapping[str, str]) -> "FieldSelector":
+        """The same requirements on fields under other names; those without one keep theirs."""
+        return FieldSelector(tuple(each._replace(name=names.get(each.name, each.name)) for each in self.requirements))
+
     def check(self, supported: Collection[str]) -> None:
         """Raise 400 for a field that the kind cannot select on; metadata.name and metadata.namespace always can."""
         for name, _, _ in self.requirements:

@@ -25,8 +25,9 @@ from app.machinery.base import Object
 from app.metrics.registry import MetricsRegistry
 from app.store.change_feed import Change, Feed, SelectorIndex
 from app.store.commit_metrics import CommitMetrics
-from app.store.encryption.encryption import KeyRing
+from app.store.encryption.encryption import ENCRYPTED, KeyRing
 from app.store.errors import Conflict, Key, OutcomeUnknown, Unavailable
+from app.store.packing.packing import Contents, pack
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
@@ -344,6 +345,7 @@ def _columns(batch: list[_PendingSet], keys: KeyRing) -> tuple[list[object], ...
     """The batch as the arrays of the commit function, in the order of its parameters."""
     rows = [(index, write) for index, waiting in enumerate(batch) for write in waiting.writes]
     writes = [write for _, write in rows]
+    stored = [_stored(write, keys) for write in writes]
     return (
         [index for index, _ in rows],
         [write.key.kind for write in writes],
@@ -352,13 +354,31 @@ def _columns(batch: list[_PendingSet], keys: KeyRing) -> tuple[list[object], ...
         [write.uid for write in writes],
         [write.change for write in writes],
         [write.expected for write in writes],
-        [keys.encrypt(write.key, write.body) for write in writes],
-        [_encode(write.selector_index).decode() for write in writes],
-        [_encode(write.old_selector_index).decode() if write.old_selector_index else None for write in writes],
+        [body for _, _, body in stored],
+        [index for index, _, _ in stored],
+        [old_index for _, old_index, _ in stored],
         [write.owner for write in writes],
         [write.node for write in writes],
         [write.deleting for write in writes],
     )
+
+
+def _stored(write: Write, keys: KeyRing) -> Contents:
+    """What is stored of a write. The old selector index only where it is not packed with the body."""
+    old_index = _encode(write.old_selector_index).decode() if write.old_selector_index else None
+    contents = Contents(_encode(write.selector_index).decode(), old_index, write.body)
+    if write.change == "G":
+        return contents
+    if write.key.kind in ENCRYPTED:
+        return contents._replace(body=keys.encrypt(write.key, write.body))
+    packed = None if _has_moved(write) else pack(contents)
+    return contents if packed is None else Contents(contents.selector_index, None, packed)
+
+
+def _has_moved(write: Write) -> bool:
+    """Return whether an object has gone from one node to another, as custom ones may: history of the former has to find it."""
+    old = write.old_selector_index.fields.get("spec.nodeName") if write.old_selector_index else None
+    return bool(old) and old != write.node
 
 
 def _dormancy_columns(batch: list[_PendingSet]) -> tuple[list[object], ...]:

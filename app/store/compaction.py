@@ -20,18 +20,18 @@ SLICE = 2_000
 # The floor rises first, in the same statement: a watcher that asks below it gets 410 rather than a gap.
 # What the job recorder and the webhooks have yet to read stays.
 _FLOOR = """update counter set floor = greatest(floor, least(
-    coalesce((select max(revision) from history where recorded_at < now() - $1::interval), 0),
+    coalesce((select max(revision) from versions where recorded_at < now() - $1::interval), 0),
     (select revision from job_recorder), (select revision from webhook_cursor)))"""
 _SECRETS_FLOOR = """update counter set secrets_floor = greatest(secrets_floor, coalesce(
-    (select max(revision) from history where kind = 'secrets' and recorded_at < now() - $1::interval), 0))"""
+    (select max(revision) from versions where kind = 'secrets' and recorded_at < now() - $1::interval), 0))"""
 # In the order of revisions, or the two compactions could lock each other out of a Secret's versions.
 # Each version that is old enough takes the one that it replaced with it; a deletion leaves nothing, and goes as well.
 _DELETE = """with old as (
-        select revision, previous, change from history
+        select revision, previous, change from versions
         where revision > $1 and {which} order by revision limit $2
     ), gone as (
-        delete from history where revision in (
-            select revision from history
+        delete from versions where revision in (
+            select revision from versions
             where revision in (select previous from old union all select revision from old where change = 'D')
             order by revision for update
         ) returning 1

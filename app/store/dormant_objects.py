@@ -11,12 +11,13 @@ from typing import NamedTuple
 import asyncpg
 
 from app.store.errors import Key, call_database
+from app.store.packing.packing import unpack_body
 from app.store.reader import StoredObject
 
 ROWS = 250  # objects read together
 REVISIONS = 5_000  # of dependents found together
 KEYS = 2_000  # of what is due found together
-_READ = """select h.kind, h.namespace, h.name, h.uid, h.revision, s.body from history s join heads h using (revision)
+_READ = """select h.kind, h.namespace, h.name, h.uid, h.revision, s.body from versions s join heads h using (revision)
     where s.revision = any($1)"""
 # By the index on owners: of the one on revisions, which gives them in order, it would have to read all.
 _OWNED = """select revision from (select revision from heads
@@ -120,4 +121,4 @@ class DormantObjects:
 
 def _head(row: asyncpg.Record) -> StoredObject:
     kind, namespace, name, uid, revision, body = row
-    return StoredObject(Key(kind, namespace, name), uid, revision, body, None)
+    return StoredObject(Key(kind, namespace, name), uid, revision, unpack_body(body), None)

@@ -13,7 +13,9 @@ import asyncpg
 import msgspec
 
 from app.plans.jobs.job_record import MOST_ATTEMPTS, MOST_RESTARTS, Attempt, JobSummary, Restart
+from app.store.change_feed import decode_selector_index
 from app.store.errors import call_database
+from app.store.packing.packing import BODY_SIZE, PACKED, SIZE, Contents, pack_body, unpack, unpack_body
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
@@ -30,7 +32,7 @@ By = Literal["uid", "name"]
 
 
 class Version(NamedTuple):
-    """A version from history that may have to be recorded; `deleted_at` is set if it was deleted with it."""
+    """A version from versions that may have to be recorded; `deleted_at` is set if it was deleted with it."""
 
     kind: str
     revision: int
@@ -104,13 +106,15 @@ class RecordQuery:
 
 
 # The next so many rows of history, or fewer if they are large. Revisions may leap, so a range of them says nothing.
-_NEXT = """select coalesce((select revision from job_recorder), 0) as after, (select max(revision) from (
-        select revision, sum(octet_length(body)) over (order by revision) - octet_length(body) as before from (
-            select revision, body from history where revision > coalesce((select revision from job_recorder), 0)
-            order by revision limit $1
+_NEXT = f"""select coalesce((select revision from job_recorder), 0) as after, (select max(revision) from (
+        select revision, sum(size) over (order by revision) - size as before from (
+            select revision, {SIZE.format("v")} as size from versions v
+            where revision > coalesce((select revision from job_recorder), 0) order by revision limit $1
         ) next
     ) sized where before <= $2) as up_to"""
 _RESTARTED = b'"lastState":{"terminated"'  # in the stored JSON of a pod with a container that was restarted
+_ENDS = (b'"type":"Complete"', b'"type":"Failed"')  # in that of a Job with a condition that ends it
+_PHASES = frozenset({"Succeeded", "Failed"})  # of a pod that has ended
 _TERMINAL = "in ('Succeeded', 'Failed')"
 
 
@@ -119,18 +123,8 @@ def _field(marks: str, name: str) -> str:
     return f"coalesce({marks}::json #>> '{{fields,{name}}}', '')"
 
 
-# Of a pod, the version with which it ended: by its phase, or by its deletion; and those that tell of a restart before that.
-# Of a Job, those with a condition that ends it.
-_VERSIONS = f"""select kind, revision, body, case change when 'D' then recorded_at end from history
-    where revision > $1 and revision <= $2 and (
-        kind = 'jobs.batch' and (change = 'D' or change = 'M' and (
-            position('"type":"Complete"'::bytea in body) > 0 or position('"type":"Failed"'::bytea in body) > 0))
-        or kind = 'pods' and case
-            when change = 'D' then {_field("marks", "status.phase")} not {_TERMINAL}
-            when {_field("marks", "status.phase")} {_TERMINAL}
-                then {_field("coalesce(old_marks, marks)", "status.phase")} not {_TERMINAL}
-            else position($3::bytea in body) > 0 end
-    ) order by revision"""
+_VERSIONS = """select kind, revision, change, marks, old_marks, body, recorded_at from versions
+    where revision > $1 and revision <= $2 and (kind = 'jobs.batch' and change <> 'A' or kind = 'pods') order by revision"""
 _ADVANCE = """insert into job_recorder (id, revision) values (1, $2)
     on conflict (id) do update set revision = excluded.revision where job_recorder.revision = $1 returning 1"""
 _PUT_JOBS = """insert into job_records
@@ -176,12 +170,12 @@ _TRIM = f"""with many as (
     select job_uid, namespace, count(*) from attempts group by job_uid, namespace
     on conflict (job_uid, namespace) do update set attempts = o.attempts + excluded.attempts"""
 # Events that are deleted. As long as they are objects, they are read as such.
-_PUT_EVENTS = f"""insert into job_record_events (involved_uid, namespace, revision, bodies)
-    select uid, namespace, max(revision), (array_agg(body order by revision))[greatest(count(*)::int - $3 + 1, 1):] from (
-        select {_field("marks", "involvedObject.uid")} as uid, namespace, revision, body from history
-        where kind = 'events' and revision > $1 and revision <= $2 and change = 'D'
-            and {_field("marks", "involvedObject.kind")} in ('Job', 'Pod')
-    ) e where uid <> '' group by uid, namespace on conflict (involved_uid, revision) do nothing returning involved_uid"""
+_DELETED_EVENTS = """select namespace, revision, marks, old_marks, body from versions
+    where kind = 'events' and revision > $1 and revision <= $2 and change = 'D' order by revision"""
+_PUT_EVENTS = """insert into job_record_events (involved_uid, namespace, revision, bodies)
+    select uid, namespace, max(revision), (array_agg(body order by revision))[greatest(count(*)::int - $5 + 1, 1):]
+    from unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[]) as e(uid, namespace, revision, body)
+    group by uid, namespace on conflict (involved_uid, revision) do nothing returning involved_uid"""
 _TRIM_EVENTS = """delete from job_record_events where (involved_uid, revision) in (
         select involved_uid, revision from (
             select involved_uid, revision, sum(cardinality(bodies)) over (
@@ -189,7 +183,7 @@ _TRIM_EVENTS = """delete from job_record_events where (involved_uid, revision) i
             from job_record_events where involved_uid = any($1)
         ) counted where newer >= $2)"""
 _FORGET = f"""with ended as (
-        select name, max(revision) as revision from history
+        select name, max(revision) as revision from versions
         where kind = 'namespaces' and change = 'D' and revision > $1 and revision <= $2 group by name
     ), jobs as (
         delete from job_records r using ended e where r.namespace = e.name and r.revision < e.revision returning r.uid
@@ -247,10 +241,10 @@ _GET = f"""select {_SUMMARY}, r.revision, r.body from job_records r where r.name
     order by r.ended_at desc limit 1"""
 _BODIES = "select uid, body from job_records where uid = any($1)"
 # A Job that has not ended, or whose end is not recorded yet: its newest version.
-_UNRECORDED = """select revision, body, case change when 'D' then recorded_at end as deleted_at from history
+_UNRECORDED = """select revision, body, case change when 'D' then recorded_at end as deleted_at from versions
     where kind = 'jobs.batch' and revision > coalesce((select revision from job_recorder), 0)
         and {0} = $2 and namespace = $1 order by revision desc limit 1"""
-_LIVE = """select revision, body, null::timestamptz as deleted_at from heads h join history s using (revision)
+_LIVE = """select revision, body, null::timestamptz as deleted_at from heads h join versions s using (revision)
     where h.kind = 'jobs.batch' and h.namespace = $1 and h.{0} = $2"""
 _ATTEMPTS = """select j.uid as job_uid, a.* from unnest($1::text[], $2::text[]) as j(uid, namespace) cross join lateral (
         select pod, pod_uid, index, node, created_at, started_at, ended_at, phase, exit_code, reason, message,
@@ -265,7 +259,7 @@ _COUNTS = """select j.uid,
     from unnest($1::text[], $2::text[]) as j(uid, namespace)"""
 _OF_PODS = """select pod_uid, container, run, started_at, ended_at, exit_code, reason, message from job_record_restarts
     where pod_uid = any($1) order by ended_at desc nulls last, pod_uid, container, run desc limit $2"""
-_LIVE_PODS = f"""select s.body from heads h join history s using (revision)
+_LIVE_PODS = f"""select s.body from heads h join versions s using (revision)
     where h.owner = $1 and h.kind = 'pods' and h.namespace = $2 and (
         {_field("h.marks", "status.phase")} not {_TERMINAL}
         or h.revision > coalesce((select revision from job_recorder), 0)
@@ -276,7 +270,7 @@ _KEPT_EVENTS = """select body from job_record_events, unnest(bodies) with ordina
 _LIVE_EVENTS = f"""select s.body from unnest($2::text[]) as n(name) cross join lateral (
         select revision, marks from heads h where h.kind = 'events' and h.namespace = $1
             and h.name >= n.name || '.' and h.name < n.name || '/' limit $4
-    ) h join history s using (revision)
+    ) h join versions s using (revision)
     where {_field("h.marks", "involvedObject.uid")} = any($3) order by h.revision desc limit $4"""
 _encode = msgspec.json.Encoder().encode
 NOTHING_SWEPT = Swept((_NEVER, ""), (_NEVER, ""))
@@ -291,8 +285,8 @@ class JobRecords:
         ((after, up_to),) = await call_database(self._pool.fetch(_NEXT, limit, MOST_BYTES))
         if up_to is None:
             return None
-        rows = await call_database(self._pool.fetch(_VERSIONS, after, up_to, _RESTARTED))
-        return History(after, up_to, [Version(*each) for each in rows])
+        rows = await call_database(self._pool.fetch(_VERSIONS, after, up_to))
+        return History(after, up_to, [version for row in rows if (version := _version_to_record(row))])
 
     async def record(
         self,
@@ -317,9 +311,7 @@ class JobRecords:
             await _put(connection, _PUT_ATTEMPTS, _attempt_columns, attempts)
             if attempts:
                 await connection.execute(_TRIM, list({each.job_uid for each in attempts}), MOST_ATTEMPTS)
-            told = await connection.fetch(_PUT_EVENTS, part.after, part.up_to, MOST_EVENTS)
-            if told:
-                await connection.execute(_TRIM_EVENTS, [row["involved_uid"] for row in told], MOST_EVENTS)
+            await _record_events(connection, part)
             await connection.execute(_FORGET, part.after, part.up_to)
         return True
 
@@ -350,7 +342,7 @@ class JobRecords:
 
     async def bodies(self, uids: Sequence[str]) -> Mapping[str, bytes]:
         """The JSON of Jobs that have a record, by UID."""
-        return {row["uid"]: row["body"] for row in await call_database(self._pool.fetch(_BODIES, uids))}
+        return {row["uid"]: unpack_body(row["body"]) for row in await call_database(self._pool.fetch(_BODIES, uids))}
 
     async def get(self, namespace: str, by: By, value: str) -> JobRow | None:
         """Return the record of a Job; of several of one name that of the newest."""
@@ -359,17 +351,17 @@ class JobRecords:
             return None
         values = dict(row)
         revision, body = values.pop("revision"), values.pop("body")
-        return JobRow(_summary(values), revision, body)
+        return JobRow(_summary(values), revision, unpack_body(body))
 
     async def unrecorded(self, namespace: str, by: By, value: str) -> Version | None:
         """The newest version of a Job that history has and the records have not."""
         row = await call_database(self._pool.fetchrow(_UNRECORDED.format(by), namespace, value))
-        return None if row is None else Version("jobs.batch", *row)
+        return _job_version(row)
 
     async def live(self, namespace: str, by: By, value: str) -> Version | None:
         """A Job that is there. No index helps to find one by its UID."""
         row = await call_database(self._pool.fetchrow(_LIVE.format(by), namespace, value))
-        return None if row is None else Version("jobs.batch", *row)
+        return _job_version(row)
 
     async def attempts(self, jobs: Mapping[str, str], limit: int) -> Mapping[str, list[Attempt]]:
         """The newest attempts of each of these Jobs, which are given by UID and namespace; newest first."""
@@ -391,14 +383,65 @@ class JobRecords:
 
     async def pods_to_record(self, namespace: str, uid: str, limit: int) -> Sequence[bytes]:
         """The pods of a Job that are still there and have no attempt stored yet."""
-        return [row["body"] for row in await call_database(self._pool.fetch(_LIVE_PODS, uid, namespace, limit))]
+        rows = await call_database(self._pool.fetch(_LIVE_PODS, uid, namespace, limit))
+        return [unpack_body(row["body"]) for row in rows]
 
     async def events(self, namespace: str, objects: Mapping[str, str]) -> Sequence[bytes]:
         """The events of objects, by UID and name, oldest first: those that are no longer objects, then those that are."""
         uids, names = list(objects), sorted(set(objects.values()))
         kept = await call_database(self._pool.fetch(_KEPT_EVENTS, uids, namespace, MOST_EVENTS))
         live = await call_database(self._pool.fetch(_LIVE_EVENTS, namespace, names, uids, MOST_EVENTS))
-        return [row["body"] for row in reversed((*live, *kept))]
+        return [unpack_body(row["body"]) for row in reversed((*live, *kept))]
+
+
+def _version_to_record(row: asyncpg.Record) -> Version | None:
+    """Of a Job, a version that has ended or is deleted. Of a pod, the one with which it ended: by its phase, or by its deletion;
+    and those that tell of a restart before that.
+    """
+    kind, revision, change, index, old_index, stored, recorded_at = row
+    index, old_index, body = _contents(index, old_index, stored)
+    is_deleted = change == "D"
+    if kind == "jobs.batch":
+        is_wanted = is_deleted or any(each in body for each in _ENDS)
+    elif is_deleted:
+        is_wanted = not _has_ended(index)
+    elif _has_ended(index):
+        is_wanted = not _has_ended(old_index or index)
+    else:
+        is_wanted = _RESTARTED in body
+    return Version(kind, revision, body, recorded_at if is_deleted else None) if is_wanted else None
+
+
+def _contents(selector_index: str, old_selector_index: str | None, stored: bytes) -> Contents:
+    """From the columns of a version that is not encrypted."""
+    return unpack(stored) if stored.startswith(PACKED) else Contents(selector_index, old_selector_index, stored)
+
+
+def _has_ended(selector_index: str) -> bool:
+    return decode_selector_index(selector_index).fields.get("status.phase") in _PHASES
+
+
+def _job_version(row: asyncpg.Record | None) -> Version | None:
+    if row is None:
+        return None
+    revision, stored, deleted_at = row
+    return Version("jobs.batch", revision, unpack_body(stored), deleted_at)
+
+
+async def _record_events(connection: Connection, part: History) -> None:
+    """Keep the events of Jobs and pods that were deleted in a part of history."""
+    events: list[tuple[str, str, int, bytes]] = []
+    for namespace, revision, *columns in await connection.fetch(_DELETED_EVENTS, part.after, part.up_to):
+        index, _, body = _contents(*columns)
+        fields = decode_selector_index(index).fields
+        uid = fields.get("involvedObject.uid")
+        if uid and fields.get("involvedObject.kind") in ("Job", "Pod"):
+            events.append((uid, namespace, revision, pack_body(body)))
+    if not events:
+        return
+    told = await connection.fetch(_PUT_EVENTS, *map(list, zip(*events, strict=True)), MOST_EVENTS)
+    if told:
+        await connection.execute(_TRIM_EVENTS, [row["involved_uid"] for row in told], MOST_EVENTS)
 
 
 async def _put(
@@ -430,7 +473,7 @@ def _page(query: RecordQuery) -> tuple[str, list[object]]:
     if query.after:
         values += query.after
         where.append(f"(r.ended_at, r.uid) < (${len(values) - 1}, ${len(values)})")
-    columns = f"select {_SUMMARY}, octet_length(r.body) as size from job_records r"
+    columns = f"select {_SUMMARY}, {BODY_SIZE.format('r.body')} as size from job_records r"
     return f"{columns} where {' and '.join(where)} order by r.ended_at desc, r.uid desc limit $1", values
 
 
@@ -442,7 +485,7 @@ def _job_columns(rows: Sequence[JobRow]) -> Iterable[list[object]]:
     for name in ("result", "created_at", "started_at", "ended_at", "deleted_at", "rerun_of"):
         yield [getattr(row.summary, name) for row in rows]
     yield [row.revision for row in rows]
-    yield [row.body for row in rows]
+    yield [pack_body(row.body) for row in rows]
 
 
 _ATTEMPT_FIELDS = (

@@ -15,7 +15,7 @@ from app.store.errors import Key, call_database
 NAMESPACES, NODES = "namespaces", "nodes"
 MOST = 10_000  # deletions in memory
 # Compaction takes a deletion when the floor is above it, and then answers for all that is older.
-_ENDED = """select revision from history where change = 'D' and kind in ('namespaces', 'nodes')
+_ENDED = """select revision from versions where change = 'D' and kind in ('namespaces', 'nodes')
     and kind = $1 and name = $2 and revision > $3 order by revision desc limit 1"""
 
 

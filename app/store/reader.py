@@ -11,6 +11,7 @@ import asyncpg
 from app.store.change_feed import Change, SelectorIndex, decode_selector_index, encode_label, versioned
 from app.store.encryption.encryption import ENCRYPTED, KeyRing
 from app.store.errors import Compacted, Key, NewTimeline
+from app.store.packing.packing import PACKED, SIZE, unpack, unpack_body
 from app.store.timeline import BEGINNING
 
 HISTORY_ROWS = 2_000  # rows of one read of history
@@ -106,13 +107,13 @@ _NO_SELECTOR_INDEX = "null::text as marks"
 _COLUMNS = "h.kind, h.namespace, h.name, h.uid, h.revision, h.marks, s.body"
 # The index on revisions, which follow time, gives the first few in order.
 _UNCHANGED = f"""select kind, namespace, name, uid, revision, marks, body from (
-        select {_COLUMNS}, s.recorded_at from heads h join history s using (revision)
+        select {_COLUMNS}, s.recorded_at from heads h join versions s using (revision)
         where h.kind = $1 and h.revision > $2 order by h.revision limit $3
     ) x where recorded_at < now() - $4::interval order by revision"""
 
 
-_VERSIONS = "select kind, namespace, name, uid, revision, null, body from history where revision = any($1)"
-_OWNED = """select s.body from heads h join history s using (revision)
+_VERSIONS = "select kind, namespace, name, uid, revision, null, body from versions where revision = any($1)"
+_OWNED = """select s.body from heads h join versions s using (revision)
     where h.owner = $1 and h.kind = $2 order by h.revision desc limit $3"""
 
 
@@ -121,13 +122,23 @@ class Reader:
         self._pool = pool
         self._keys = keys
 
-    def _head(self, columns: Iterable[Any]) -> StoredObject:
+    def _head(self, columns: Iterable[Any], *, with_selector_index: bool = True) -> StoredObject:
         """From `_COLUMNS`, by their places: there may be many thousands."""
-        kind, namespace, name, uid, revision, selector_index, body = columns
+        kind, namespace, name, uid, revision, selector_index, stored = columns
         key = Key(kind, namespace, name)
-        if kind in ENCRYPTED and body is not None:
-            body = self._keys.decrypt(key, body)
+        body = stored
+        if stored is not None:  # else it is left out, and read by `_complete`
+            packed_index, body = self._open(key, stored)
+            if with_selector_index:
+                selector_index = selector_index or packed_index
         return StoredObject(key, uid, revision, body, selector_index)
+
+    def _open(self, key: Key, stored: bytes) -> tuple[str | None, bytes]:
+        """A version's selector index, if it is packed, and its body."""
+        if stored.startswith(PACKED):
+            selector_index, _, body = unpack(stored)
+            return selector_index, body
+        return None, self._keys.decrypt(key, stored) if key.kind in ENCRYPTED else stored
 
     def _changes(self, rows: Sequence[asyncpg.Record], after: int) -> list[Change]:
         if after < rows[0]["floor"]:
@@ -136,9 +147,12 @@ class Reader:
 
     def _change(self, row: asyncpg.Record) -> Change:
         key, body = Key(row["kind"], row["namespace"], row["name"]), row["body"]
-        if key.kind in ENCRYPTED:
+        selector_index, old_selector_index = row["marks"], row["old_marks"]
+        if body.startswith(PACKED):
+            selector_index, old_selector_index, body = unpack(body)
+        elif key.kind in ENCRYPTED:
             body = self._keys.decrypt(key, body)
-        change = Change(row["revision"], key, row["uid"], row["change"], body, row["marks"], row["old_marks"])
+        change = Change(row["revision"], key, row["uid"], row["change"], body, selector_index, old_selector_index)
         change.previous = row["previous"]
         return change
 
@@ -147,7 +161,7 @@ class Reader:
         kinds, namespaces, names = zip(*keys, strict=True) if (keys := list(keys)) else ((), (), ())
         sql = f"""select {_COLUMNS} from unnest($1::text[], $2::text[], $3::text[]) as k(kind, namespace, name)
             join heads h on (h.kind, h.namespace, h.name) = (k.kind, k.namespace, k.name)
-            join history s on s.revision = h.revision"""
+            join versions s on s.revision = h.revision"""
         rows = await self._pool.fetch(sql, kinds, namespaces, names)
         return {(head := self._head(row)).key: head for row in rows}
 
@@ -158,7 +172,8 @@ class Reader:
         if query.at is not None and (query.at < rows[0]["floor"] or any(map(_is_forgotten, rows))):
             raise Compacted(query.at, rows[0]["floor"])
         before = 1 if query.at is None else 2
-        heads = [self._head(row[before : before + 7]) for row in rows] if rows[0]["revision"] is not None else []
+        wanted, found = query.with_selector_index, rows if rows[0]["revision"] is not None else []
+        heads = [self._head(row[before : before + 7], with_selector_index=wanted) for row in found]
         revision = rows[0]["store_revision"] if query.at is None else query.at
         limit = query.limit
         if query.size is not None and None in [head.body for head in heads]:
@@ -183,10 +198,11 @@ class Reader:
         """Read what was left out of large objects; versions do not change. Compacted if one is forgotten meanwhile."""
         large = {head.revision: head for head in heads if head.body is None}
         column = "marks" if query.with_selector_index else _NO_SELECTOR_INDEX
-        sql = f"select revision, {column}, body from history where revision = any($1)"
+        sql = f"select revision, {column}, body from versions where revision = any($1)"
         for revision, selector_index, stored in await self._pool.fetch(sql, list(large)):
             head = large.pop(revision)
-            head.take(selector_index, self._keys.decrypt(head.key, stored) if head.key.kind in ENCRYPTED else stored)
+            packed_index, body = self._open(head.key, stored)
+            head.take(selector_index or packed_index, body)
         if large:
             raise Compacted(min(large), max(large))
 
@@ -223,7 +239,7 @@ class Reader:
     async def owned_by(self, kind: str, uid: str, limit: int) -> list[bytes]:
         """The bodies of the newest objects of a kind whose controller has this UID."""
         rows = await self._pool.fetch(_OWNED, uid, kind, limit)
-        return [row["body"] for row in rows]
+        return [unpack_body(row["body"]) for row in rows]
 
     async def count(self, kinds: Sequence[str], namespace: str) -> dict[str, int]:
         """Return how many objects of these kinds are in a namespace; kinds without any are left out."""
@@ -246,7 +262,7 @@ class Reader:
         """
         sql = """select c.revision as store_revision, greatest(c.floor, c.secrets_floor) as floor, c.timeline, x.*
             from counter c left join lateral (
-            select * from history where revision > $1 and revision <= coalesce($2, c.revision) order by revision limit $3
+            select * from versions where revision > $1 and revision <= coalesce($2, c.revision) order by revision limit $3
             ) x on true"""
         rows = await self._pool.fetch(sql, after, up_to, HISTORY_ROWS)
         if timeline is not None and (timeline != rows[0]["timeline"] or rows[0]["store_revision"] < after):
@@ -260,11 +276,11 @@ class Reader:
         self, kind: str, after: int, up_to: int, limit: int | None = None, node: str | None = None
     ) -> list[Change]:
         """The first of one kind's changes in (after, up_to]; Compacted if some of them are gone. `node` as `Store.history_of`."""
-        bound = "" if node is None else "and (strpos(marks, $5) > 0 or strpos(old_marks, $5) > 0)"
+        bound = "" if node is None else "and (node = $5 or strpos(marks, $6) > 0 or strpos(old_marks, $6) > 0)"
         sql = f"""select {_floor(kind, "$2")}, x.* from counter c left join lateral (
-            select * from history where kind = $1 and revision > $2 and revision <= $3 {bound} order by revision limit $4
+            select * from versions where kind = $1 and revision > $2 and revision <= $3 {bound} order by revision limit $4
             ) x on true"""
-        values = () if node is None else (encode_label("spec.nodeName", node),)
+        values = () if node is None else (node, encode_label("spec.nodeName", node))
         return self._changes(await self._pool.fetch(sql, kind, after, up_to, limit, *values), after)
 
 
@@ -303,7 +319,7 @@ def _page(query: Query) -> tuple[str, _Values]:
     where += _has_wanted(query, values)
     page = f"""select h.kind, h.namespace, h.name, h.uid, h.revision, {_content(query, "h", "s", values)} from (
             select h.* from heads h where {" and ".join(where)} order by h.namespace, h.name {_limit(query, values)}
-        ) h join lateral (select body from history where revision = h.revision offset 0) s on true
+        ) h join lateral (select marks, body from versions where revision = h.revision offset 0) s on true
         order by h.namespace, h.name"""
     return f"select c.revision as store_revision, x.* from counter c left join lateral ({page}) x on true", values
 
@@ -343,7 +359,8 @@ def _content(query: Query, head: str, version: str, values: _Values) -> str:
     column = f"{head}.marks" if query.with_selector_index else _NO_SELECTOR_INDEX
     if query.size is None:
         return f"{column}, {version}.body"
-    size = f"octet_length({version}.body)" + (f" + octet_length({head}.marks)" if query.with_selector_index else "")
+    index_size = f" + coalesce(octet_length({head}.marks), 0)" if query.with_selector_index else ""
+    size = f"{SIZE.format(version)}{index_size}"
     fits = f"{size} <= {values.add(_bytes_per_object(query))}"
     column = f"case when {fits} then {head}.marks end as marks" if query.with_selector_index else column
     return f"{column}, case when {fits} then {version}.body end as body, case when not ({fits}) then {size} end as size"
@@ -368,8 +385,8 @@ def _page_at(query: Query) -> tuple[str, _Values]:
     if query.node is not None:
         node = values.add(query.node)
         head += f" and h.node = {node}"
-        then += f""" and coalesce((select coalesce(v.marks::json #>> '{{fields,spec.nodeName}}', '') = {node} from history v
-            where v.revision = first.previous), true)"""
+        then += f""" and coalesce((select coalesce(v.node, v.marks::json #>> '{{fields,spec.nodeName}}', '') = {node}
+            from versions v where v.revision = first.previous), true)"""
     head = " and ".join((head, *_has_wanted(query, values)))
     content = _content(query, "v", "v", values)
     return (
@@ -381,7 +398,7 @@ def _page_at(query: Query) -> tuple[str, _Values]:
                 from ({_changed_since(key, at)}) first where {then}
                 order by namespace, name {limit}
             ) k left join lateral (
-                select uid, marks, body from history where revision = k.revision offset 0
+                select uid, marks, body from versions where revision = k.revision offset 0
             ) v on true order by k.namespace, k.name
         ) x on true""",
         values,
@@ -390,7 +407,7 @@ def _page_at(query: Query) -> tuple[str, _Values]:
 
 def _changed_since(key: str, at: str) -> str:
     """The first change of each object after a revision."""
-    return f"""select distinct on (s.namespace, s.name) s.namespace, s.name, s.change, s.previous from history s
+    return f"""select distinct on (s.namespace, s.name) s.namespace, s.name, s.change, s.previous from versions s
         where {key.format("s")} and s.revision > {at} order by s.namespace, s.name, s.revision"""
 
 

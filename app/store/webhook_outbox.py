@@ -1,6 +1,6 @@
 """Outbox of webhooks: messages about Jobs that have ended, written once and kept until a receiver has taken them.
 
-Messages follow from history: the leader reads each version of a Job once, in commit order, from a cursor that moves in the
+Messages follow from versions: the leader reads each version of a Job once, in commit order, from a cursor that moves in the
 transaction that writes the messages. So none is lost between the end of a Job and its message, nor if the Job is deleted then.
 """
 
@@ -11,24 +11,22 @@ from typing import NamedTuple
 import asyncpg
 
 from app.store.errors import Key, call_database
+from app.store.packing.packing import SIZE, unpack_body
 
 MOST_BYTES = 512 << 10  # of versions that are read at a time, as they are decoded in one step of the event loop
-_STATE = """select c.revision, (select max(revision) from history where kind = 'secrets') as secrets,
+_STATE = """select c.revision, (select max(revision) from versions where kind = 'secrets') as secrets,
     (select revision from webhook_cursor) as cursor from counter c"""
 _SECRETS = """select kind, namespace, name from (
         select *, row_number() over (partition by namespace order by name) as place
         from heads where kind = 'secrets' and marks::jsonb -> 'labels' ->> $1 = 'true'
     ) x where place <= $2 order by namespace, name"""
-# Only versions that say that the Job has ended are read, with the version before, which must not say so.
-_VERSIONS = """select revision, body, case when body is not null then
-            (select p.body from history p where p.revision = sized.previous) end as before
-    from (
-        select *, coalesce(sum(octet_length(body)) over (order by revision) - octet_length(body), 0) as size from (
-            select revision, previous, case when change <> 'D'
-                and (position($3::bytea in body) > 0 or position($4::bytea in body) > 0) then body end as body
-            from history where kind = 'jobs.batch' and revision > $1 and revision <= $5 order by revision limit $2
+_VERSIONS = f"""select revision, previous, case when change <> 'D' then body end as body from (
+        select *, sum(size) over (order by revision) - size as before from (
+            select revision, previous, change, body, {SIZE.format("v")} as size
+            from versions v where kind = 'jobs.batch' and revision > $1 and revision <= $3 order by revision limit $2
         ) next
-    ) sized where size <= $6 order by revision"""
+    ) sized where before <= $4 order by revision"""
+_BODIES = "select revision, body from versions where revision = any($1)"
 _ADD = """with counts as (
         select namespace, webhook, count(*) as pending from webhook_deliveries
         where failed_at is null and (namespace, webhook) in (select * from unnest($2::text[], $3::text[]))
@@ -108,10 +106,15 @@ class WebhookOutbox:
     async def versions(self, after: int, up_to: int, limit: int, signs: tuple[bytes, bytes]) -> list[JobVersion]:
         """The next versions of Jobs in commit order, at most so many and, but for one, MOST_BYTES.
 
-        A body that has neither of the signs is not read.
+        Only those that have one of the signs have a body.
         """
-        rows = await call_database(self._pool.fetch(_VERSIONS, after, limit, *signs, up_to, MOST_BYTES))
-        return [JobVersion(*row) for row in rows]
+        rows = await call_database(self._pool.fetch(_VERSIONS, after, limit, up_to, MOST_BYTES))
+        bodies = {row["revision"]: unpack_body(row["body"]) for row in rows if row["body"] is not None}
+        ended = {revision: body for revision, body in bodies.items() if any(sign in body for sign in signs)}
+        wanted = [row["previous"] for row in rows if row["revision"] in ended and row["previous"]]
+        found = await call_database(self._pool.fetch(_BODIES, wanted)) if wanted else []
+        before = {row["revision"]: unpack_body(row["body"]) for row in found}
+        return [JobVersion(row["revision"], ended.get(row["revision"]), before.get(row["previous"])) for row in rows]
 
     async def add(self, deliveries: Sequence[NewDelivery], cursor: int, now: datetime, most: int) -> int:
         """Write messages and move the cursor, together; returns how many are new. A webhook has `most` at a time."""

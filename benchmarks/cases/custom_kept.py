@@ -33,7 +33,7 @@ _COPY = f"""with numbers as (select n, row_number() over () as at from generate_
             {_COPIED.format("f.marks")} as marks, {_COPIED.format("convert_from(f.body, 'UTF8')")} as body,
             $4 + at as revision, f.dormant
         from numbers, found f),
-    versions as (insert into history (revision, kind, namespace, name, uid, change, marks, body, previous)
+    versions as (insert into versions (revision, kind, namespace, name, uid, change, marks, body, previous)
         select revision, kind, namespace, name, uid, 'A', marks, convert_to(body, 'UTF8'), 0 from made),
     news as (insert into heads (kind, namespace, name, uid, revision, deleting, marks, dormant)
         select kind, namespace, name, uid, revision, false, marks, dormant from made)

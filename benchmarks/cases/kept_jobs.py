@@ -39,7 +39,7 @@ _COPY = """with numbers as (select n, row_number() over () - 1 as at from genera
             {marks} as marks, {body} as body,
             $5 + at * 2 + f.part as revision, {dormant}
         from numbers, found f),
-    versions as (insert into history (revision, kind, namespace, name, uid, change, marks, body, previous)
+    versions as (insert into versions (revision, kind, namespace, name, uid, change, marks, body, previous)
         select revision, kind, namespace, name, uid, 'A', marks, convert_to(body, 'UTF8'), 0 from made),
     news as (insert into heads (kind, namespace, name, uid, revision, deleting, owner, node, marks{columns})
         select kind, namespace, name, uid, revision, false, owner, node, marks{columns} from made)

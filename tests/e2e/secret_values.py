@@ -39,7 +39,9 @@ SHORTEST_MIXED = 8
 PLANTED = "planted"  # name of the Secrets
 _NAMESPACE = "/api/v1/namespaces/kube-system"
 _JOIN_TOKENS = "/apis/agents.jobplane.dev/v1/jointokens"
-_TABLES = "select relname from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"
+# Versions as `history` shows them: packed, they would hide a value.
+_TABLES = """select relname from pg_class where relnamespace = 'public'::regnamespace
+    and (relkind = 'r' and relname <> 'versions' or relname = 'history')"""
 _SECRETS = "select body from history where kind = 'secrets' and change <> 'D'"
 _PEM_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----\n(.*?)-----END", re.DOTALL)
 _CERTIFICATE = re.compile(r"-----BEGIN [A-Z ]*CERTIFICATE-----\n.*?-----END [A-Z ]*CERTIFICATE-----", re.DOTALL)

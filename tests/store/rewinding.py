@@ -8,7 +8,7 @@ from sqlalchemy.engine import make_url
 
 from tests.conftest import execute
 
-TABLES = ("counter", "timelines", "history", "heads")
+TABLES = ("counter", "timelines", "versions", "heads")
 
 
 async def back_up(dsn: str) -> None:

@@ -352,9 +352,10 @@ async def test_a_process_that_starts_knows_nothing_from_before_the_floor(dsn: st
 async def test_history_of_a_node_has_what_was_bound_to_it(store: Store) -> None:
     here, there = (SelectorIndex({}, {"spec.nodeName": node}) for node in ("here", "there"))
     a, b = await store.commit([
-        replace(create("a"), selector_index=here), replace(create("b"), selector_index=there)
+        replace(create("a"), selector_index=here, node="here"), replace(create("b"), selector_index=there, node="there")
     ])  # fmt: skip
-    (moved,) = await store.commit([replace(modify("a", a), selector_index=there, old_selector_index=here)])
+    moves = replace(modify("a", a), selector_index=there, old_selector_index=here, node="there")
+    (moved,) = await store.commit([moves])
 
     assert [each.revision for each in await store.history_of(KIND, 0, moved, node="here")] == [a, moved]
     assert [each.revision for each in await store.history_of(KIND, 0, moved, node="there")] == [b, moved]

@@ -49,7 +49,8 @@ def scope_of(kind: Kind, namespace: str | None, selection: Selection) -> Scope:
     labels, fields = selection.labels, selection.fields
     if labels is EVERYTHING and fields is EVERY_FIELD:
         return Scope(kind=kind, namespace=namespace)
-    fields.check(kind.fields)
+    fields.check({**kind.fields, **kind.field_aliases})
+    fields = fields.renamed(kind.field_aliases)
 
     name = fields.requirement("metadata.name")
     node = fields.requirement("spec.nodeName") or None

@@ -146,6 +146,7 @@ KIND = Kind(
     columns=core.KIND.columns,
     row=lambda event, now: core.row(inward(event), now),
     fields={name: _field(name) for name in core.FIELDS},
+    field_aliases=core.FIELD_ALIASES,
     name_format="path",
     storage=core.KIND,
     inward=inward,

@@ -17,13 +17,13 @@ from app.structured_logging import Logger
 
 logger = Logger(__name__)
 SLICE = 50  # versions in one statement: a Secret may have a megabyte
-_OTHERS = """select revision, kind, namespace, name, body from history
+_OTHERS = """select revision, kind, namespace, name, body from versions
     where kind = any($1) and revision > $2 and (substring(body from 1 for 4) = $3 or $4 <> ''::bytea)
         and substring(body from 1 for 12) <> $4 order by revision limit $5"""
-_REPLACE = """update history h set body = n.body from unnest($1::bigint[], $2::bytea[], $3::bytea[]) as n(revision, old, body)
+_REPLACE = """update versions h set body = n.body from unnest($1::bigint[], $2::bytea[], $3::bytea[]) as n(revision, old, body)
     where h.revision = n.revision and h.body = n.old"""
 _COUNT = """select case when substring(body from 1 for 4) = $2 then encode(substring(body from 5 for 8), 'hex') else '' end as id,
-    count(*) as versions from history where kind = any($1) group by 1"""
+    count(*) as versions from versions where kind = any($1) group by 1"""
 _KEYS = "select id, master, created_at, active_at from data_keys order by active_at, id"
 
 

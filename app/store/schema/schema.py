@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, event
 
+from app.store.packing.packing import DICTIONARY
 from app.store.schema.tables import (
     HEADS,
-    HISTORY,
     JOB_RECORD_ATTEMPTS,
     JOB_RECORD_OMISSIONS,
     JOB_RECORD_RESTARTS,
     JOB_RECORDS,
     LOG_CHUNKS,
     METADATA,
+    VERSIONS,
 )
 
 _SQL = Path(__file__).parent / "sql"
@@ -66,6 +67,16 @@ end $$"""
     return SchemaObject(f"compression of {table.name}.{column}", create, drop, definition)
 
 
+_DICTIONARY = f"""create or replace function packing_dictionary(number int) returns bytea language sql immutable as $$
+    select case number when 1 then convert_to($dictionary${DICTIONARY.decode()}$dictionary$, 'UTF8') end
+$$"""
+# As the table was before versions were packed. Rows can be deleted, and columns changed that are shown as they are.
+_UNPACKED = f"""select revision, kind, namespace, name, uid, change,
+    case when marks is null then convert_from(version_part(body, 1), 'UTF8') else marks end as marks,
+    case when marks is null then nullif(convert_from(version_part(body, 2), 'UTF8'), '') else old_marks end as old_marks,
+    case when marks is null then version_part(body, 3) else body end as body, recorded_at, previous
+from {VERSIONS.name}"""
+
 # kind -> view; <view> shows what is, <view>_history every version still kept. For people who query.
 VIEWS = {
     "jobs.batch": "jobs",
@@ -78,14 +89,15 @@ VIEWS = {
 }
 _VIEW = f"""select h.namespace, h.name, h.uid, h.revision, s.recorded_at,
     convert_from(s.body, 'UTF8')::jsonb as object
-from {HEADS.name} h join {HISTORY.name} s using (revision) where h.kind = '{{kind}}'"""
-_HISTORY_VIEW = f"""select namespace, name, uid, revision, change, recorded_at,
+from {HEADS.name} h join history s using (revision) where h.kind = '{{kind}}'"""
+_HISTORY_VIEW = """select namespace, name, uid, revision, change, recorded_at,
     convert_from(body, 'UTF8')::jsonb as object
-from {HISTORY.name} where kind = '{{kind}}'"""
+from history where kind = '{kind}'"""
 
 # Jobs that have ended and their pods, whether they are still there or not. For people who query.
 _FINISHED_JOBS = f"""select r.namespace, r.name, r.uid, r.result, r.labels, r.created_at, r.started_at, r.ended_at,
-    r.deleted_at, r.rerun_of, coalesce(o.attempts, 0) as attempts_omitted, convert_from(r.body, 'UTF8')::jsonb as object
+    r.deleted_at, r.rerun_of, coalesce(o.attempts, 0) as attempts_omitted, convert_from(
+        case when substring(r.body from 1 for 1) = '\\x01' then version_part(r.body, 3) else r.body end, 'UTF8')::jsonb as object
 from {JOB_RECORDS.name} r left join {JOB_RECORD_OMISSIONS.name} o on (o.namespace, o.job_uid) = (r.namespace, r.uid)"""
 _JOB_ATTEMPTS = f"""select namespace, job, job_uid, pod, pod_uid, index, node, created_at, started_at, ended_at, phase,
     exit_code, reason, message, peak_memory_bytes, restart_count
@@ -95,13 +107,15 @@ _JOB_ATTEMPT_RESTARTS = f"""select a.namespace, a.job, a.job_uid, a.pod, a.pod_u
 from {JOB_RECORD_RESTARTS.name} r join {JOB_RECORD_ATTEMPTS.name} a using (pod_uid)"""
 
 SCHEMA_OBJECTS = (
+    function("packing_dictionary", _DICTIONARY),
     *(function(path.stem, path.read_text().strip()) for path in sorted(_SQL.glob("*.sql"))),
+    view("history", _UNPACKED),
     *(view(name, _VIEW.format(kind=kind)) for kind, name in VIEWS.items()),
     *(view(f"{name}_history", _HISTORY_VIEW.format(kind=kind)) for kind, name in VIEWS.items()),
     view("finished_jobs", _FINISHED_JOBS),
     view("job_attempts", _JOB_ATTEMPTS),
     view("job_attempt_restarts", _JOB_ATTEMPT_RESTARTS),
-    _compression(HISTORY, "body"),
+    _compression(VERSIONS, "body"),
     _compression(LOG_CHUNKS, "data"),
 )
 

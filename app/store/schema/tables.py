@@ -39,8 +39,9 @@ COUNTER = Table(
     postgresql_with={"fillfactor": "10"},
 )
 
-HISTORY = Table(
-    "history",
+# Every version of every object. For people who query, the view `history` shows it with nothing packed.
+VERSIONS = Table(
+    "versions",
     METADATA,
     Column("revision", BigInteger, primary_key=True, autoincrement=False),
     Column("kind", _PLAIN, nullable=False),
@@ -48,15 +49,18 @@ HISTORY = Table(
     Column("name", _PLAIN, nullable=False),
     Column("uid", Text, nullable=False),
     Column("change", Text, nullable=False),  # ADDED, MODIFIED, DELETED as A, M, D
-    Column("marks", Text, nullable=False),  # selector index: labels and selectable fields, JSON
+    # Selector index: labels and selectable fields, JSON. Null: it is in `body`, and so is `old_marks`.
+    Column("marks", Text),
     Column("old_marks", Text),  # that of the version before; null when the same
-    Column("body", LargeBinary, nullable=False),  # the object's JSON, without its resourceVersion
+    # The object's JSON, without its resourceVersion; or all of the version, packed (`app.store.packing`).
+    Column("body", LargeBinary, nullable=False),
     Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("previous", BigInteger),  # revision of the version before; 0 for the first, null if it is not known
-    Index("history_by_kind", "kind", "revision"),
-    Index("history_by_time", "recorded_at", postgresql_using="brin"),  # rows lie in the order of time: a few pages do
+    Column("node", Text),  # where a pod is bound; null also if an earlier version wrote it
+    Index("versions_by_kind", "kind", "revision"),
+    Index("versions_by_time", "recorded_at", postgresql_using="brin"),  # rows lie in the order of time: a few pages do
     Index(
-        "history_of_ends",
+        "versions_of_ends",
         "kind",
         "name",
         "revision",
@@ -104,7 +108,6 @@ HEADS = Table(
         postgresql_where=text("dormant is not null"),
     ),
     Index("heads_by_expiry", "expires_at", postgresql_where=text("expires_at is not null")),
-    postgresql_with={"fillfactor": "70"},
 )
 
 # UIDs of Jobs that were deleted before their pods: so the garbage collector finds dormant ones after a crash.
@@ -209,7 +212,7 @@ JOB_RECORDS = Table(
     Column("deleted_at", DateTime(timezone=True)),  # null while the Job is there
     Column("rerun_of", Text),  # uid of the Job that it repeats
     Column("revision", BigInteger, nullable=False),  # of the version in `body`
-    Column("body", LargeBinary, nullable=False),  # the Job's JSON as it was last, without managedFields
+    Column("body", LargeBinary, nullable=False),  # the Job's JSON as it was last, without managedFields; may be packed
     Index("job_records_by_end", "ended_at", "uid"),
     Index("job_records_by_namespace", "namespace", "ended_at", "uid"),
     Index("job_records_by_name", "name", "namespace", "ended_at", "uid"),
@@ -270,7 +273,7 @@ JOB_RECORD_EVENTS = Table(
     METADATA,
     Column("involved_uid", Text, primary_key=True),
     Column("revision", BigInteger, primary_key=True, autoincrement=False),
-    Column("bodies", ARRAY(LargeBinary), nullable=False),
+    Column("bodies", ARRAY(LargeBinary), nullable=False),  # each may be packed
     Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("namespace", _PLAIN, nullable=False, server_default=""),
     Index("job_record_events_by_time", "recorded_at"),

@@ -70,3 +70,21 @@ async def test_what_recorders_of_the_older_sort_do(admin: httpx.AsyncClient, pat
     assert (patched.status_code, patched.json()["count"]) == (200, 2)
     shown = (await admin.get(f"{path}/pi.1")).json()
     assert shown.get("count", shown.get("deprecatedCount")) == 2
+
+
+@pytest.mark.parametrize("path", [OLD, NEW], ids=["older", "newer"])
+@pytest.mark.parametrize(
+    "field",
+    ["involvedObject.name=pi", "regarding.name=pi", "reportingController=example.com/controller", "regarding.uid="],
+)
+async def test_either_version_is_selected_by_the_fields_of_both(
+    admin: httpx.AsyncClient, path: str, field: str
+) -> None:
+    await post(admin, NEW, an_event())
+    other = {"kind": "Pod", "namespace": "default", "name": "other", "uid": "u"}
+    await post(admin, NEW, an_event(metadata={"name": "b"}, regarding=other, reportingController="example.com/other"))
+
+    found = (await admin.get(path, params={"fieldSelector": field})).json()["items"]
+    assert [each["metadata"]["name"] for each in found] == ["pi.1"]
+    opposite = (await admin.get(path, params={"fieldSelector": field.replace("=", "!=")})).json()["items"]
+    assert [each["metadata"]["name"] for each in opposite] == ["b"]

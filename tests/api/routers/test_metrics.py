@@ -125,5 +125,5 @@ async def test_commits_and_the_database_are_measured(registry: Registry, admin: 
     assert found["jobplane_revision"] == await registry.revision()
     assert (found["jobplane_change_feed_lag_revisions"], found["jobplane_change_feed_healthy"]) == (0, 1)
     assert found['apiserver_storage_size_bytes{storage_cluster_id="postgres"}'] > 1 << 20
-    assert found['jobplane_table_size_bytes{table="history"}'] > 0
+    assert found['jobplane_table_size_bytes{table="versions"}'] > 0
     assert found['jobplane_scrape_collector_success{collector="database"}'] == 1

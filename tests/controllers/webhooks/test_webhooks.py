@@ -369,8 +369,9 @@ async def test_a_job_that_cannot_be_read_holds_back_no_other(
     async with receiving() as receiver:
         await a_webhook(registry, receiver.url)
         await ends(registry, "broken")
-        broken = """replace(convert_from(body, 'UTF8'), '"spec":{', '"spec":3,"x":{')"""
-        sql = f"update history set body = convert_to({broken}, 'UTF8') where name = 'broken'"
+        broken = """replace(convert_from(h.body, 'UTF8'), '"spec":{', '"spec":3,"x":{')"""
+        sql = f"""update versions v set body = convert_to({broken}, 'UTF8'), marks = h.marks from history h
+            where h.revision = v.revision and h.name = 'broken'"""
         await registry.store.pool.execute(sql)
         await ends(registry, "good")
         await webhooks.run()

@@ -112,7 +112,7 @@ async def test_another_master_key_is_refused_at_once(encrypting: Store, dsn: str
 async def test_a_body_cannot_be_passed_off_as_another_objects(encrypting: Store) -> None:
     await encrypting.commit([create("a", "one", kind=KIND), create("b", "two", kind=KIND)])
     await encrypting.pool.execute(
-        "update history set body = (select body from history where name = 'a') where name = 'b'"
+        "update versions set body = (select body from history where name = 'a') where name = 'b'"
     )
 
     assert await encrypting.get(key("a", KIND)) is not None
@@ -215,7 +215,7 @@ async def test_a_restored_database_gets_the_data_keys_back_that_it_lost(encrypti
 
 async def test_one_damaged_version_holds_up_no_others(encrypting: Store) -> None:
     await encrypting.commit([create("a", "one", kind=KIND), create("b", "two", kind=KIND)])
-    await encrypting.pool.execute("update history set body = substring(body from 1 for 30) where name = 'a'")
+    await encrypting.pool.execute("update versions set body = substring(body from 1 for 30) where name = 'a'")
     await encrypting.keys.rotate(encrypting.pool)
     await activate(encrypting)
 
@@ -225,7 +225,7 @@ async def test_one_damaged_version_holds_up_no_others(encrypting: Store) -> None
 async def test_a_version_that_changes_meanwhile_is_not_overwritten(encrypting: Store) -> None:
     await encrypting.commit([create("a", "one", kind=KIND)])
     rows = await encrypting.pool.fetch("select revision, kind, namespace, name, body from history")
-    await encrypting.pool.execute("update history set body = $1", b"of somebody else")
+    await encrypting.pool.execute("update versions set body = $1", b"of somebody else")
 
     assert await SecretsReencryption(encrypting.pool, encrypting.keys)._replace(rows) == 1
     assert await stored(encrypting) == [b"of somebody else"]

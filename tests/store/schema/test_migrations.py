@@ -1,6 +1,7 @@
 """The schema: up, down and up again, as the tables say it, with views that people can query."""
 
 import asyncio
+import dataclasses
 import importlib
 import json
 import pkgutil
@@ -26,9 +27,10 @@ import app.store
 import app.store.schema.schema  # with it, METADATA makes functions and views, too
 from app.registry.verbs import objects
 from app.registry.verbs.objects import Registry
-from app.store import Holder, open_store
+from app.store import Holder, SelectorIndex, open_store
 from app.store.database_wait import reachable
 from app.store.encryption.master_keys import KeyFile
+from app.store.packing.packing import pack_body
 from app.store.schema.migrate import MIGRATIONS, migrate, newest, run_alembic
 from app.store.schema.tables import METADATA
 from scripts.make_migration import write_migration
@@ -142,6 +144,34 @@ async def test_groups_of_before_are_those_of_kubernetes_1_37_with_their_pods(emp
     ]
 
 
+async def test_the_way_down_unpacks_versions_and_records(empty: str) -> None:
+    await migrate(empty)
+    thing = dataclasses.replace(a_thing("a", kind="events"), old_selector_index=SelectorIndex({"old": "yes"}))
+    async with open_store(empty) as store:
+        await store.commit([thing])
+    packed, body = pack_body(thing.body), thing.body
+    await query(empty, "grant select on pods to public")
+    await query(
+        empty,
+        """insert into job_records (uid, namespace, name, labels, result, ended_at, revision, body)
+            values ('u', 'default', 'pi', '{}', 'Complete', now(), 1, $1)""",
+        packed,
+    )
+    kept = "insert into job_record_events (involved_uid, revision, bodies) values ('u', 1, $1)"
+    await query(empty, kept, [packed, body])
+    assert await query(empty, "select object->'metadata'->>'name' from finished_jobs") == [("a",)]
+
+    await run_alembic(empty, lambda config: command.downgrade(config, "0017"))
+
+    assert await query(empty, "select marks, old_marks, body from history") == [
+        ("{}", '{"labels":{"old":"yes"}}', body)
+    ]
+    assert await query(empty, "select body from job_records") == [(body,)]
+    assert await query(empty, "select bodies from job_record_events") == [([body, body],)]
+    assert await query(empty, "select object->'metadata'->>'name' from finished_jobs") == [("a",)]
+    assert await query(empty, "select has_table_privilege('public', 'pods', 'select')") == [(True,)]
+
+
 async def test_migrating_what_is_migrated_changes_nothing(dsn: str) -> None:
     await seed(dsn)
 
@@ -206,7 +236,7 @@ CHANGES = {
     "a view is missing": "drop view jobs",
     "a view is another one": "create or replace view jobs_history as select * from (select * from jobs_history) x limit 1",
     "a view is too much": "create view more as select * from nodes",
-    "a column is compressed in another way": "alter table history alter column body set compression default",
+    "a column is compressed in another way": "alter table versions alter column body set compression default",
 }
 
 

@@ -31,10 +31,12 @@ begin
     end if;
 
     -- A write that got here replaces exactly the version that it expected, so that is what it names as the one before.
-    insert into history (revision, kind, namespace, name, uid, change, marks, old_marks, body, previous)
-    select commit_write_sets.previous + item, kind, namespace, name, uid, change, mark, old_mark, body, nullif(replaced, -1)
-    from unnest(sets, kinds, namespaces, names, uids, changes, labellings, old_labellings, bodies, expected)
-        with ordinality as i(in_set, kind, namespace, name, uid, change, mark, old_mark, body, replaced, item)
+    -- A packed version (app/store/packing) has its labels and fields in the body.
+    insert into versions (revision, kind, namespace, name, uid, change, marks, old_marks, body, previous, node)
+    select commit_write_sets.previous + item, kind, namespace, name, uid, change,
+        case when substring(body from 1 for 1) <> '\x01' then mark end, old_mark, body, nullif(replaced, -1), node
+    from unnest(sets, kinds, namespaces, names, uids, changes, labellings, old_labellings, bodies, expected, nodes)
+        with ordinality as i(in_set, kind, namespace, name, uid, change, mark, old_mark, body, replaced, node, item)
     where change <> 'G' and in_set <> all (bad_sets);
 
     if 'A' = any (changes) then
