@@ -194,7 +194,7 @@ def _look_for_secrets(machine: Machine, folder: Path) -> None:
             KNOWN.note_credential(found.strip() if name.endswith("token") else "", f"token of {name}")
         (folder / f"audit-{api}").write_text(machine.exec(api, "sh", "-c", "cat /data/audit/*"))
     rows = "copy (select * from history where kind <> 'secrets') to stdout"
-    dump = ("-U", "jobplane", "--exclude-table-data=history", "jobplane")
+    dump = ("-U", "jobplane", "--exclude-table-data=versions", "jobplane")
     (folder / "dump").write_text(machine.exec("postgres", "pg_dump", *dump))
     (folder / "history").write_text(machine.exec("postgres", "psql", "-U", "jobplane", "-c", rows, "jobplane"))
     (folder / "printed").write_text(machine.compose("logs", "--no-color"))
