@@ -25,7 +25,7 @@ async def test_a_part_begins_while_the_database_goes_away(
 ) -> None:
     said = b""
     async with Proxy(dsn) as proxy, asyncio.timeout(SECONDS):
-        proxy.break_ever_later(3)
+        proxy.break_ever_later(6)
         variables = {"JOBPLANE_DATABASE_URL": proxy.dsn, "JOBPLANE_DATA_DIR": str(tmp_path)}
         env = environment(JOBPLANE_PORT=str(free_port()), **variables)
         part = await asyncio.create_subprocess_exec(
