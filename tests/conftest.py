@@ -9,7 +9,7 @@ import os
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from secrets import token_hex
@@ -23,7 +23,7 @@ from sqlalchemy.engine import make_url
 from app.postgres.embedded_postgres import Postgres
 from app.registry.bootstrap import bootstrap
 from app.registry.verbs.objects import Registry
-from app.store import Key, Store, Write, open_store
+from app.store import Conflict, Key, Store, Write, open_store
 from app.store.schema.migrate import migrate
 from tests.build import EVERY_API, NOW
 from tests.e2e import migrated_postgres
@@ -258,9 +258,12 @@ class Lasting:
         """Whatever is new or was changed goes, through the store's own door, so that all who follow it hear of it."""
         self.clock.now = NOW
         heads = await self._heads()
-        new = [Write(key=key, change="D", expected=revision) for key, revision in heads - self._first]
-        if new:
-            await self.registry.store.commit(new)
+        while new := [Write(key=key, change="D", expected=revision) for key, revision in heads - self._first]:
+            # What controllers had begun to write may have come to its end meanwhile.
+            with suppress(Conflict):
+                await self.registry.store.commit(new)
+                break
+            heads = await self._heads()
         if not self._first <= heads:
             await self.begin()
         await self.registry.store.pool.execute(FORGET)
