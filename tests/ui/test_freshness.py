@@ -57,17 +57,14 @@ def test_an_attempt_of_a_job(viewer: Viewer, api: httpx.Client, namespace: str) 
 
 
 def test_a_pod(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
-    make_job(api, namespace, "pod", "seconds=3600")
+    make_job(api, namespace, "pod", "seconds=3600 ignoreTerm=true")  # or it may be gone at once
     page = viewer.open(f"/jobs/{namespace}/pod")
     page.get_by_role("table", name="Attempts").get_by_role("link").first.click()
     expect(page.get_by_test_id("state")).to_have_text("Running")
-    pod = api.get(f"/api/v1/namespaces/{namespace}/pods").json()["items"][0]["metadata"]
-    path = f"/api/v1/namespaces/{namespace}/pods/{pod['name']}"
-    patch(
-        api, path, {"metadata": {"finalizers": [*pod["finalizers"], "test.example.com/stays"]}}
-    )  # or it may be gone at once
+    pod = api.get(f"/api/v1/namespaces/{namespace}/pods").json()["items"][0]["metadata"]["name"]
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
     assert frames_after(page, lambda: api.delete(path).raise_for_status(), "Terminating", "pods") <= MOST_FRAMES
-    patch(api, path, {"metadata": {"finalizers": None}})
+    api.delete(path, params={"gracePeriodSeconds": 0}).raise_for_status()
 
 
 @pytest.mark.usefixtures("uncordoned")

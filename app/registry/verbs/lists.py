@@ -18,7 +18,7 @@ PAGE_BYTES = 2 << 20  # how large the following pages are to be, about
 ROWS_AT_LEAST, ROWS_AT_MOST = 10, 1_000
 MOST_AHEAD = 32  # pages that all lists of a process together hold before their clients have taken the one before
 LOOKED_AT = 500  # in one query for a selective list, however short its pages
-MOST_COUNTED = 10_000  # objects that are left after a page
+MOST_COUNTED = 100_000  # objects that are left after a page
 Place = tuple[str, str]
 """Namespace and name of the last object before."""
 

@@ -128,8 +128,8 @@ class Follower<T extends KubernetesObject> implements Collection<T> {
       const answer: ListAnswer<T> = await request(this.path(page), { signal: this.stopping.signal });
       for (const each of answer.items ?? []) listed.set(each.metadata.uid, this.take(each));
       if (isFirst) for (const each of answer.items ?? []) this.note(each.metadata.uid);
-      this.expected.value = listed.size + (answer.metadata.remainingItemCount ?? 0);
       next = answer.metadata.continue;
+      this.expected.value = listed.size + (answer.metadata.remainingItemCount ?? (next ? MOST : 0));
       revision = answer.metadata.resourceVersion;
       this.truncated.value = Boolean(next) && listed.size >= MOST;
     } while (next && listed.size < MOST);
