@@ -1,7 +1,7 @@
 """Durations: kubectl's human-readable form (45s, 5m30s, 3h, 12d, 2y35d), and safe arithmetic with seconds that clients chose.
 
 Kinds call `age` for their AGE column, and `parse_seconds` for durations in annotations; plans call `span` and `after`, which
-never overflow; commands call `parse_span`.
+never overflow; commands call `parse_span`; schedules and requests, whose durations are Go's, `parse_nanoseconds`.
 """
 
 import re
@@ -12,6 +12,18 @@ FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC,
 _WRITTEN = re.compile(r"(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,9})s)?")
 _PART = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
 _UNIT_NAMES = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_GO_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+_GO_PART = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?([^0-9.]*)")
+_INT64 = 2**63 - 1
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 
 
@@ -78,3 +90,32 @@ def parse_span(text: str) -> timedelta | None:
     if not parts or "".join(map("".join, parts)) != text:
         return None
     return sum((timedelta(**{_UNIT_NAMES[unit]: int(count)}) for count, unit in parts), timedelta())
+
+
+def parse_nanoseconds(text: str) -> int:
+    """Return the nanoseconds in a duration of Go's, such as 1h30m. Raises ValueError in the words of time.ParseDuration."""
+    rest = text[1:] if text[:1] in {"-", "+"} else text
+    if rest == "0":
+        return 0
+    if not rest or len(text) > 100:
+        raise ValueError(f'time: invalid duration "{text}"')
+    total = 0
+    while rest:
+        part = _GO_PART.match(rest)
+        if part is None or not (part[1] or part[3]):
+            raise ValueError(f'time: invalid duration "{text}"')
+        total += _nanoseconds(part, text)
+        rest = rest[part.end() :]
+    if total > _INT64:
+        raise ValueError(f'time: invalid duration "{text}"')
+    return -total if text.startswith("-") else total
+
+
+def _nanoseconds(part: re.Match[str], text: str) -> int:
+    if not part[4]:
+        raise ValueError(f'time: missing unit in duration "{text}"')
+    if part[4] not in _GO_UNITS:
+        raise ValueError(f'time: unknown unit "{part[4]}" in duration "{text}"')
+    unit, fraction = _GO_UNITS[part[4]], part[3] or ""
+    whole: int = int(part[1] or 0) * unit
+    return whole + int(fraction or 0) * unit // int(10 ** len(fraction))

@@ -32,7 +32,7 @@ By = Literal["uid", "name"]
 
 
 class Version(NamedTuple):
-    """A version from versions that may have to be recorded; `deleted_at` is set if it was deleted with it."""
+    """A version that may have to be recorded; `deleted_at` is set if it was deleted with it."""
 
     kind: str
     revision: int

@@ -1,6 +1,6 @@
 """Outbox of webhooks: messages about Jobs that have ended, written once and kept until a receiver has taken them.
 
-Messages follow from versions: the leader reads each version of a Job once, in commit order, from a cursor that moves in the
+Messages follow from the versions of Jobs: the leader reads each once, in commit order, from a cursor that moves in the
 transaction that writes the messages. So none is lost between the end of a Job and its message, nor if the Job is deleted then.
 """
 

@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
+from app.machinery.durations import parse_nanoseconds
+
 _SECOND, _MINUTE, _HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 _YEARS = 5  # looked ahead; what has not come by then is taken never to come
 _LONGEST = 10_000  # a text that is read in a moment, and more than anybody needs
@@ -287,8 +289,8 @@ def _parse_descriptor(text: str, zone: tzinfo | None) -> Schedule:
     if not text.startswith(_EVERY):
         raise ScheduleError(f"unrecognized descriptor: {text}")
     try:
-        nanoseconds = _duration(text.removeprefix(_EVERY))
-    except ScheduleError as error:
+        nanoseconds = parse_nanoseconds(text.removeprefix(_EVERY))
+    except ValueError as error:
         raise ScheduleError(f"failed to parse duration {text}: {error}") from None
     return Every(timedelta(seconds=max(1, nanoseconds // 10**9)))
 
@@ -304,36 +306,3 @@ class Every:
             return moment.astimezone(UTC).replace(microsecond=0) + self.delay
         except OverflowError:
             return None
-
-
-_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_PART = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?([^0-9.]*)")
-
-
-def _duration(text: str) -> int:
-    """Nanoseconds in a duration of Go's, such as 1h30m or 1.5s."""
-    rest = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
-    if rest == "0":
-        return 0
-    if not rest or len(text) > 100:
-        raise ScheduleError(f'time: invalid duration "{text}"')
-    total = 0
-    while rest:
-        part = _PART.match(rest)
-        if part is None or not (part[1] or part[3]):
-            raise ScheduleError(f'time: invalid duration "{text}"')
-        total += _nanoseconds(part, text)
-        rest = rest[part.end() :]
-    if total > _INT64:
-        raise ScheduleError(f'time: invalid duration "{text}"')
-    return -total if text.startswith("-") else total
-
-
-def _nanoseconds(part: re.Match[str], text: str) -> int:
-    if not part[4]:
-        raise ScheduleError(f'time: missing unit in duration "{text}"')
-    if part[4] not in _UNITS:
-        raise ScheduleError(f'time: unknown unit "{part[4]}" in duration "{text}"')
-    unit, fraction = _UNITS[part[4]], part[3] or ""
-    whole: int = int(part[1] or 0) * unit
-    return whole + int(fraction or 0) * unit // int(10 ** len(fraction))
