@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,14 @@ def spread(
         Figure(name=f"{name}, p50", value=percentile(values, 50), unit=unit, target=p50_target, note=note),
         Figure(name=f"{name}, p99", value=percentile(values, 99), unit=unit, target=p99_target),
     ]
+
+
+def slope(at: Sequence[float], values: Sequence[float]) -> float:
+    """By how much the values grow from one to the next of `at`: the straight line of least squares."""
+    middle, mean = fmean(at), fmean(values)
+    spread_out = sum((each - middle) ** 2 for each in at)
+    together = sum((each - middle) * (value - mean) for each, value in zip(at, values, strict=True))
+    return together / spread_out if spread_out else 0.0
 
 
 def cpu_each(name: str, seconds: dict[str, float], count: int) -> Figure:

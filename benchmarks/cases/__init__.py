@@ -22,6 +22,8 @@ from benchmarks.cases import (
     pod_start,
     resumed_jobs,
     schedule,
+    sizes,
+    soak,
     start_up,
     trust_cost,
     two_apis,
@@ -48,6 +50,7 @@ CASES = (
     kept_jobs.CASE,
     label_lists.CASE,
     disk.CASE,
+    sizes.CASE,
     fleet.CASE,
     fleet.BACK,
     fleet.BURST,
@@ -61,4 +64,5 @@ CASES = (
     custom_objects.CASE,
     custom_kept.CASE,
     webhook.CASE,
+    soak.CASE,
 )

@@ -14,7 +14,7 @@ from benchmarks.cluster import Checkout
 from benchmarks.figures import Figure
 from benchmarks.machine import Machine
 
-HERE = Checkout(Path(__file__).parents[1])
+HERE = Checkout(Path(__file__).parents[2])
 MACHINE = Machine(**dict.fromkeys(Machine.__dataclass_fields__, ""))
 
 
