@@ -68,6 +68,7 @@ class Costs:
     deleted_record: Cost
     pod_share: Cost
     job_wal: Cost
+    deleted_wal: Cost
     node_wal: Cost
     log: Cost
     job_network: Cost
@@ -108,6 +109,7 @@ COSTS = Costs(
     deleted_record=Cost("KiB", "soak", "disk beyond what is kept: job_records and what begins so", each=3.1),
     pod_share=Cost("share", "disk", "of each further pod, over a finished Job", each=0.62),
     job_wal=Cost("KiB", "disk", "WAL of a Job", each=21.7),
+    deleted_wal=Cost("KiB", "soak", "WAL of a Job that is deleted", each=38.0),
     node_wal=Cost("B/s", "sizes", "WAL of a node, 2,000 nodes", each=100.0),
     log=Cost("KiB", "disk", "log of a pod with one line", each=1.0),
     job_network=Cost("KiB", "sizes", "loopback for a Job", each=15.0),
@@ -187,7 +189,8 @@ def need(lab: Lab, core: float = 1.0, costs: Costs = COSTS) -> Need:
         memory={process: _memory(lab, process, replicas, costs) for process in PROCESSES},
         agent=_agent(lab, costs) * core,
         disk=_disk(lab, share, costs),
-        wal_a_day=(lab.jobs_a_day * share * costs.job_wal.each * KIB + lab.nodes * costs.node_wal.each * 86_400) / GIB,
+        wal_a_day=(lab.jobs_a_day * share * costs.deleted_wal.each * KIB + lab.nodes * costs.node_wal.each * 86_400)
+        / GIB,
         network=_network(lab, costs),
         replicas=replicas,
         connections=math.ceil(lab.nodes * costs.node_files.each / replicas),
@@ -358,10 +361,10 @@ def _power(least: float) -> int:
 def postgres_settings(lab: Lab, found: Need) -> dict[str, str]:
     """Return settings of Postgres: connections of all processes, what is read often in memory, WAL of ten busy minutes."""
     hot = (found.disk["kept Jobs"] + found.disk["events of an hour"]) * KIB
-    wal = lab.jobs * 600 * found.wal_kib / KIB
+    wal = lab.jobs * 600 * COSTS.deleted_wal.each / KIB
     return {
         "max_connections": f"{max(60, 20 + DATABASE_CONNECTIONS * (found.replicas + 2))}",
-        "shared_buffers": f"{max(64, min(8_192, _power(max(1.0, hot))))}MB",
+        "shared_buffers": f"{max(64, min(8_192, _power(max(2.0, hot)) // 2))}MB",
         "max_wal_size": f"{max(512, _power(max(1.0, wal)))}MB",
     }
 

@@ -68,7 +68,7 @@ async def _measure(cluster: Cluster, database: asyncpg.Connection, count: int) -
     await _finish(cluster, (job(f"kept-{number}") for number in range(count)), count)
     kept = (full := await _size(database)).since(empty, count)
     events = float(await database.fetchval(_EVENTS)) * kept.tables["heads"]
-    pods = {"completions": FURTHER + 1, "parallelism": FURTHER + 1}
+    pods: dict[str, Any] = {"completions": FURTHER + 1, "parallelism": FURTHER + 1}
     await _finish(cluster, (job(f"wide-{number}", **pods) for number in range(fewer)), fewer)
     wide = (wider := await _size(database)).since(full, fewer)
     await _delete(cluster, database, fewer)

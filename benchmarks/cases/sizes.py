@@ -7,7 +7,8 @@ now, which other programs change, too, a burst as that of `many-jobs` tells befo
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import asyncpg
@@ -91,12 +92,12 @@ async def _measure(checkout: Checkout, lab: Lab, core: float) -> list[Figure]:
                 await meter.start()
                 await asyncio.sleep(IDLE_SECONDS)
                 idle = await meter.stop()
-                heard = sum(each.events for each in watchers)
+                heard = _heard(watchers)
                 await meter.start()
                 await post_evenly(connection, progress, lab.jobs, (job(f"even-{number}") for number in range(count)))
                 await progress.at_most(0)
                 busy = await meter.stop()
-                heard = sum(each.events for each in watchers) - heard
+                heard = _heard(watchers) - heard
         finally:
             await database.close()
     reached = lab._replace(jobs=count / busy.seconds, kept=0)
@@ -107,15 +108,21 @@ async def _measure(checkout: Checkout, lab: Lab, core: float) -> list[Figure]:
     ]
 
 
+def _heard(watchers: Iterable[Watcher]) -> Counter[str]:
+    """Events that were delivered so far, and their bytes."""
+    given = list(watchers)
+    return Counter(events=sum(each.events for each in given), bytes=sum(each.received for each in given))
+
+
 def _name(lab: Lab) -> str:
     return f"{lab.nodes:,} nodes"
 
 
-def _costs(lab: Lab, idle: Stretch, busy: Stretch, count: int, heard: int, core: float) -> list[Figure]:
+def _costs(lab: Lab, idle: Stretch, busy: Stretch, count: int, heard: Counter[str], core: float) -> list[Figure]:
     """What the model's figures are from."""
     name = _name(lab)
     above = {role: used - idle.cores(role) * busy.seconds for role, used in busy.cpu.items()}
-    moved = (busy.bytes - idle.bytes / idle.seconds * busy.seconds) / count / KIB
+    moved = (busy.bytes - heard["bytes"] - idle.bytes / idle.seconds * busy.seconds) / count / KIB
     wal = idle.after.wal - idle.before.wal
     held = ", ".join(f"{role} {idle.after.memory[role]:.0f}" for role in PROCESSES)
     return [
@@ -129,8 +136,7 @@ def _costs(lab: Lab, idle: Stretch, busy: Stretch, count: int, heard: int, core:
             name=f"{name}: loopback for a Job",
             value=moved,
             unit="KiB",
-            note=f"{idle.bytes / idle.seconds / lab.nodes:.0f} bytes a second for a node; {heard} deliveries to watchers; "
-            "without Postgres, which has a socket of its own; other programs' bytes count, too",
+            note=_network_note(lab, idle, heard, count),
         ),
         Figure(name=f"{name}: WAL of a node", value=wal / idle.seconds / lab.nodes, unit="B/s"),
         Figure(
@@ -140,6 +146,14 @@ def _costs(lab: Lab, idle: Stretch, busy: Stretch, count: int, heard: int, core:
             note=f"{lab.watchers} watchers; " + ", ".join(f"{role} {each}" for role, each in busy.after.files.items()),
         ),
     ]
+
+
+def _network_note(lab: Lab, idle: Stretch, heard: Counter[str], count: int) -> str:
+    return (
+        f"{idle.bytes / idle.seconds / lab.nodes:.0f} bytes a second for a node; without {heard['events'] / count:.0f} "
+        f"deliveries to watchers of {heard['bytes'] / max(1, heard['events']):.0f} bytes, and without Postgres, which has a "
+        "socket of its own; other programs' bytes count, too"
+    )
 
 
 def _per_node(name: str, idle: Stretch, nodes: int) -> Figure:

@@ -60,9 +60,9 @@ async def _soak(cluster: Cluster, database: asyncpg.Connection, seconds: float) 
     back = sum(each.returns for each in watchers)
     note = f"{len(progress.completed)} Jobs, {len(crons.seen)} of the CronJob; watchers came back {back} times"
     return [
-        *_memory(samples),
-        _disk(samples, progress, began, ended),
-        _latency(progress, began, ended),
+        *grown_memory(samples),
+        *grown_disk(samples, progress, began, ended),
+        slower(progress, began, ended),
         Figure(name="rate", value=len(progress.completed) / (ended - began), unit="jobs/s", note=note),
     ]
 
@@ -88,7 +88,7 @@ def _cron_job() -> dict[str, Any]:
 def _jobs(until: float) -> Iterator[dict[str, Any]]:
     number = 0
     while time.time() < until:
-        ttl = {} if number % KEPT_OF == 0 else {"ttlSecondsAfterFinished": TTL}
+        ttl: dict[str, Any] = {} if number % KEPT_OF == 0 else {"ttlSecondsAfterFinished": TTL}
         yield job(f"{'kept' if not ttl else 'soak'}-{number}", **ttl)
         number += 1
 
@@ -104,7 +104,7 @@ def _second_half(samples: Sequence[Held]) -> Sequence[Held]:
     return samples[len(samples) // 2 :]
 
 
-def _memory(samples: Sequence[Held]) -> Iterator[Figure]:
+def grown_memory(samples: Sequence[Held]) -> Iterator[Figure]:
     half = _second_half(samples)
     for role in sorted(half[-1].memory):
         held = [each.memory.get(role, 0.0) for each in half]
@@ -115,7 +115,7 @@ def _memory(samples: Sequence[Held]) -> Iterator[Figure]:
         yield Figure(name=f"memory of {role}", value=grown, unit="MiB/h", target=MOST_MEMORY, note=note)
 
 
-def _disk(samples: Sequence[Held], progress: Progress, began: float, ended: float) -> Figure:
+def grown_disk(samples: Sequence[Held], progress: Progress, began: float, ended: float) -> Iterator[Figure]:
     """What grows beyond what is to be kept."""
     half, middle = _second_half(samples), (began + ended) / 2
     first, last = half[0].tables, half[-1].tables
@@ -125,12 +125,13 @@ def _disk(samples: Sequence[Held], progress: Progress, began: float, ended: floa
     beyond = sum(size for name, size in grown.items() if not name.startswith(MEANT)) - kept
     ordered = sorted(grown.items(), key=lambda pair: -abs(pair[1]))[:5]
     note = "all growth: " + ", ".join(f"{name} {size / len(posted) / KIB:.2f}" for name, size in ordered)
-    return Figure(
-        name="disk beyond what is kept", value=beyond / len(posted) / KIB, unit="KiB/Job", target=MOST_DISK, note=note
-    )
+    each = beyond / len(posted) / KIB
+    wal = (half[-1].wal - half[0].wal) / len(posted) / KIB
+    yield Figure(name="disk beyond what is kept", value=each, unit="KiB/Job", target=MOST_DISK, note=note)
+    yield Figure(name="WAL of a Job that is deleted", value=wal, unit="KiB", note=f"that of {NODES} nodes among it")
 
 
-def _latency(progress: Progress, began: float, ended: float) -> Figure:
+def slower(progress: Progress, began: float, ended: float) -> Figure:
     middle = (began + ended) / 2
     halves = [progress.latencies(began, middle), progress.latencies(middle, ended)]
     first, second = (percentile(each, 50) for each in halves)
