@@ -159,7 +159,7 @@ def _network_note(lab: Lab, idle: Stretch, heard: Counter[str], count: int) -> s
 def _per_node(name: str, idle: Stretch, nodes: int) -> Figure:
     each = {role: used * 1000 / idle.seconds / nodes for role, used in idle.cpu.items()}
     note = ", ".join(f"{role} {used:.3f}" for role, used in sorted(each.items()))
-    return Figure(name=f"CPU a second per node, {name}", value=sum(each.values()), unit="ms", note=note)
+    return Figure(name=f"CPU a second per node, {name}", value=sum(each.values()), unit="ms", note=note, parts=each)
 
 
 def _beside(lab: Lab, said: Need, idle: Stretch, busy: Stretch, count: int, latency: float) -> list[Figure]:
