@@ -22,6 +22,7 @@ from benchmarks.jobs import JOBS, job
 from benchmarks.load import scaled
 from benchmarks.model import COSTS, PROCESSES, Lab, Need, need
 from benchmarks.pods import PODS
+from benchmarks.runs import say
 from benchmarks.steady import Held, Progress, Watcher, following, look, loopback, post_evenly
 
 SIZES = (
@@ -69,7 +70,10 @@ async def run(checkout: Checkout, scale: float) -> list[Figure]:
     figures: list[Figure] = []
     for lab in SIZES:
         core = await _core(checkout, scale)
-        figures += await _measure(checkout, lab._replace(nodes=scaled(lab.nodes, scale), jobs=lab.jobs * scale), core)
+        found = await _measure(checkout, lab._replace(nodes=scaled(lab.nodes, scale), jobs=lab.jobs * scale), core)
+        for each in found:  # a later size that breaks does not lose them
+            say(f"  {each.name}: {each.value:.4g} {each.unit} ({each.note})")
+        figures += found
     return figures
 
 
