@@ -52,6 +52,7 @@ class Costs:
     job_burst: Cost
     further_pod: Cost
     real_pod: Cost
+    standing: Cost
     node: Cost
     delivery: Cost
     read: Cost
@@ -79,10 +80,13 @@ class Costs:
 
 # Measured on two quiet cores of an AMD EPYC; `need` takes how much slower others are.
 COSTS = Costs(
-    job_paced=Cost("ms", "sizes", "CPU per Job, 100 nodes", api=2.8, controllers=3.6, postgres=3.4, agent=1.4),
+    job_paced=Cost("ms", "sizes", "CPU per Job, 100 nodes", api=3.8, controllers=4.0, postgres=4.8, agent=2.1),
     job_burst=Cost("ms", "many-jobs", "CPU per Job", api=0.72, controllers=1.00, postgres=0.41, agent=0.37),
     further_pod=Cost("ms", "huge-job", "CPU per pod", api=0.33, controllers=0.40, postgres=0.35, agent=0.36),
     real_pod=Cost("ms", "node", "CPU per pod", agent=4.86),
+    standing=Cost(
+        "ms/s", "sizes", "CPU a second per node, 100 nodes, less nodes", api=17.0, controllers=6.0, postgres=10.0
+    ),
     node=Cost(
         "ms/s", "sizes", "CPU a second per node, 2,000 nodes", api=0.033, controllers=0.007, postgres=0.016, agent=0.05
     ),
@@ -98,23 +102,25 @@ COSTS = Costs(
         postgres=42.0,
         agent=41.0,
     ),
-    node_held=Cost("KiB", "sizes", "memory idle, 2,000 nodes", api=60.0, controllers=10.0, postgres=1.0),
+    node_held=Cost("KiB", "sizes", "memory idle, 500 nodes less 100 nodes", api=74.0, controllers=13.0, postgres=10.0),
     pod_held=Cost("KiB", "schedule-large", "controllers' peak memory", controllers=4.0),
-    busy_held=Cost("MiB", "soak", "memory of each, end less start", api=115.0, controllers=15.0, postgres=60.0),
+    busy_held=Cost(
+        "MiB", "soak", "memory of each, at the end less at the start", api=120.0, controllers=20.0, postgres=66.0
+    ),
     job_heads=Cost("KiB", "disk", "of a finished Job: heads, less those of its events", each=2.2),
     job_events=Cost("KiB", "disk", "heads of its events", each=4.8),
     job_versions=Cost("KiB", "disk", "of a finished Job: versions", each=6.3),
-    deleted_versions=Cost("KiB", "soak", "disk beyond what is kept: versions", each=10.6),
+    deleted_versions=Cost("KiB", "soak", "disk beyond what is kept: versions", each=10.7),
     job_record=Cost("KiB", "disk", "of a finished Job: job_records, job_record_attempts", each=1.6),
-    deleted_record=Cost("KiB", "soak", "disk beyond what is kept: job_records and what begins so", each=3.1),
+    deleted_record=Cost("KiB", "soak", "disk beyond what is kept: job_records and what begins so", each=3.4),
     pod_share=Cost("share", "disk", "of each further pod, over a finished Job", each=0.62),
     job_wal=Cost("KiB", "disk", "WAL of a Job", each=21.7),
     deleted_wal=Cost("KiB", "soak", "WAL of a Job that is deleted", each=38.0),
     node_wal=Cost("B/s", "sizes", "WAL of a node, 2,000 nodes", each=100.0),
     log=Cost("KiB", "disk", "log of a pod with one line", each=1.0),
-    job_network=Cost("KiB", "sizes", "loopback for a Job", each=15.0),
-    node_network=Cost("B/s", "sizes", "loopback of a node", each=200.0),
-    delivered=Cost("KiB", "sizes", "bytes of a delivery", each=2.0),
+    job_network=Cost("KiB", "sizes", "100 nodes: loopback for a Job", each=19.7),
+    node_network=Cost("B/s", "sizes", "100 nodes: loopback for a Job: bytes a second for a node", each=280.0),
+    delivered=Cost("KiB", "sizes", "100 nodes: loopback for a Job: bytes of a delivery", each=2.1),
     node_files=Cost("connections", "idle-memory", "connections to the API", each=5.0),
 )
 # The largest of each that a case has: fleet, many-jobs, huge-job, schedule-large, kept-jobs, watch-delivery.
@@ -204,7 +210,8 @@ def busy_cores(lab: Lab, process: str, core: float = 1.0, replicas: int = 1, cos
     """Return how many cores a kind of process keeps busy, all replicas together. One that cannot follow says over 1 each."""
     count = replicas if process == API else 1
     further = 1 + costs.further_api.api * (count - 1)
-    return load(lab, process, job_cost(lab.jobs / count, process, costs), core, costs) * further
+    work = load(lab, process, job_cost(lab.jobs / count, process, costs), core, costs)
+    return work * further + core * (count - 1) * costs.standing.of(process) / 1000
 
 
 def job_cost(rate: float, process: str, costs: Costs = COSTS) -> float:
@@ -218,7 +225,7 @@ def load(lab: Lab, process: str, job: float, core: float = 1.0, costs: Costs = C
     """Return the seconds of CPU that a second of the lab takes, if a Job of one pod takes `job` milliseconds."""
     work = lab.jobs * (job + (lab.pods - 1) * costs.further_pod.of(process))
     rest = lab.nodes * costs.node.of(process) + lab.reads * costs.read.of(process)
-    return core * (work + rest + deliveries(lab) * costs.delivery.of(process)) / 1000
+    return core * (costs.standing.of(process) + work + rest + deliveries(lab) * costs.delivery.of(process)) / 1000
 
 
 def deliveries(lab: Lab) -> float:
@@ -250,7 +257,7 @@ def most_pods_a_second(lab: Lab, process: str = CONTROLLERS, core: float = 1.0, 
 
 def most_nodes(process: str = CONTROLLERS, core: float = 1.0, costs: Costs = COSTS) -> float:
     """Return at how many idle nodes one process of the kind is full."""
-    return 1000 / (costs.node.of(process) * core)
+    return (1000 / core - costs.standing.of(process)) / costs.node.of(process)
 
 
 def _memory(lab: Lab, process: str, replicas: int, costs: Costs) -> float:
@@ -383,7 +390,7 @@ _NEEDS: Mapping[str, Callable[[Lab, Need], str]] = {
     "API, busy": _process(API),
     "Controllers, busy": _process(CONTROLLERS),
     "Postgres, busy": _process(POSTGRES),
-    "Agent on each node": lambda _, found: f"{found.agent:.3f} cores, {COSTS.idle.agent:.0f} MiB",
+    "Agent on each node": lambda _, found: f"{found.agent * 1000:.1f} ms of CPU a second, {COSTS.idle.agent:.0f} MiB",
     "Disk: Jobs that are kept": _disk_row("kept Jobs"),
     "Disk: events of an hour": _disk_row("events of an hour"),
     "Disk: versions of a day": _disk_row("versions of a day"),
