@@ -102,7 +102,9 @@ COSTS = Costs(
         postgres=42.0,
         agent=41.0,
     ),
-    node_held=Cost("KiB", "sizes", "memory idle, 500 nodes less 100 nodes", api=74.0, controllers=13.0, postgres=10.0),
+    node_held=Cost(
+        "KiB", "sizes", "memory idle, 2,000 nodes less 500 nodes", api=91.0, controllers=10.0, postgres=17.0
+    ),
     pod_held=Cost("KiB", "schedule-large", "controllers' peak memory", controllers=4.0),
     busy_held=Cost(
         "MiB", "soak", "memory of each, at the end less at the start", api=120.0, controllers=20.0, postgres=66.0
@@ -119,7 +121,7 @@ COSTS = Costs(
     node_wal=Cost("B/s", "sizes", "WAL of a node, 2,000 nodes", each=100.0),
     log=Cost("KiB", "disk", "log of a pod with one line", each=1.0),
     job_network=Cost("KiB", "sizes", "100 nodes: loopback for a Job", each=19.7),
-    node_network=Cost("B/s", "sizes", "100 nodes: loopback for a Job: bytes a second for a node", each=280.0),
+    node_network=Cost("B/s", "sizes", "2,000 nodes: loopback for a Job: bytes a second for a node", each=150.0),
     delivered=Cost("KiB", "sizes", "100 nodes: loopback for a Job: bytes of a delivery", each=2.1),
     node_files=Cost("connections", "idle-memory", "connections to the API", each=5.0),
 )
