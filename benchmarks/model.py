@@ -117,7 +117,7 @@ COSTS = Costs(
     deleted_record=Cost("KiB", "soak", "disk beyond what is kept: job_records and what begins so", each=3.4),
     pod_share=Cost("share", "disk", "of each further pod, over a finished Job", each=0.62),
     job_wal=Cost("KiB", "disk", "WAL of a Job", each=21.7),
-    deleted_wal=Cost("KiB", "soak", "WAL of a Job that is deleted", each=38.0),
+    deleted_wal=Cost("KiB", "soak", "WAL of a Job that is deleted", each=29.4),
     node_wal=Cost("B/s", "sizes", "WAL of a node, 2,000 nodes", each=100.0),
     log=Cost("KiB", "disk", "log of a pod with one line", each=1.0),
     job_network=Cost("KiB", "sizes", "100 nodes: loopback for a Job", each=19.7),

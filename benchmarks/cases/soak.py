@@ -2,6 +2,9 @@
 
 Jobs at an even pace that a TTL deletes, some that are kept, a CronJob, and watchers that come back twice a minute. What is
 meant to grow is taken out of the disk's figure: versions of a day, records of a month, and the Jobs that are kept.
+
+Memory fills for the first ten minutes (changes in the API's buffer, pages in Postgres'), so a scale below a third shows only that
+the case works.
 """
 
 import asyncio
