@@ -1,8 +1,8 @@
 """Block groups of ext4 without a journal: folders whose parts come and go are spread over the disk. Called by runtimes, once.
 
-Such a file system gives no inode out again for a minute after it was deleted, for fear of a crash. It looks through all of these in
-the group of the folder whenever a file is made there: where many pods start and go, that takes 0.2 to 0.7 ms for each file. With
-the flag of a "top of directory hierarchies" (`chattr +T`), each folder below goes to a group of its own.
+Such a file system gives no inode out again for a minute after it was deleted, for fear of a crash. It looks through all of these
+in the group of the folder whenever a file is made there: where many pods start and go, that takes 0.2 to 0.7 ms for each file.
+With the flag of a "top of directory hierarchies" (`chattr +T`), each folder below goes to a group of its own.
 """
 
 import fcntl
