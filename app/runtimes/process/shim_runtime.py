@@ -359,7 +359,8 @@ class ShimRuntime(ABC):
         for command in container.commands:
             command.kill()
         self._unwatch(container)
-        cgroup.kill_all(container.cgroups)
+        if not cgroup.remove(container.cgroups):  # something of it goes on
+            cgroup.kill_all(container.cgroups)
         with suppress(OSError), folder.open_folder():
             self._finish(container)
         if container.status.state != "exited":  # the folder is gone
