@@ -1,15 +1,22 @@
-"""What finished Jobs that are kept take of the disk: how much the database grows by each."""
+"""What finished Jobs take of the disk: at once, for as long as they are kept, and once they are deleted.
+
+A day is not waited for: events are deleted as their TTL would, and history is compacted as the leader would after a day.
+"""
+
+from datetime import timedelta
 
 import asyncpg
 
+from app.store.compaction import compact
 from benchmarks.case import Case
-from benchmarks.cases.kept_jobs import open_database
-from benchmarks.cluster import Checkout
+from benchmarks.cases.kept_jobs import database_of, open_database
+from benchmarks.cluster import Checkout, Cluster
 from benchmarks.figures import Figure
 from benchmarks.jobs import JOBS, completions, job
 from benchmarks.load import post_all, scaled
 
 COUNT, CONNECTIONS = 10_000, 16
+EVENTS = "/api/v1/namespaces/default/events"
 KIB = 1 << 10
 _SIZE = "select pg_database_size(current_database())"
 _TABLES = """select relname, pg_total_relation_size(oid) as size from pg_class
@@ -19,22 +26,58 @@ _TABLES = """select relname, pg_total_relation_size(oid) as size from pg_class
 async def run(checkout: Checkout, scale: float) -> list[Figure]:
     count = scaled(COUNT, scale)
     async with checkout.up(nodes=4) as cluster:
-        async with completions(cluster.client) as completed, cluster.client.connections(CONNECTIONS) as clients:
-            await post_all(clients, JOBS, (job(f"warm-{number}") for number in range(100)))
-            await completed.reach(100)
+        await _run_jobs(cluster, "warm", 100)
         connection = await open_database(cluster)
         try:
-            before = await _size(connection)
-            async with completions(cluster.client) as completed, cluster.client.connections(CONNECTIONS) as clients:
-                await post_all(clients, JOBS, (job(f"kept-{number}") for number in range(count)))
-                await completed.reach(count)
+            before = await _packed_size(connection)
+            await _run_jobs(cluster, "kept", count)
             await cluster.settle(60.0)
-            grown = await _size(connection) - before
-            tables = await connection.fetch(_TABLES)
+            at_once, at_once_note = (await _size(connection) - before) / count / KIB, await _by_table(connection, count)
+            await _age(cluster)
+            used = await _packed_size(connection)
+            kept, kept_note = (used - before) / count / KIB, await _by_table(connection, count)
+            await _delete(cluster, JOBS)
+            await _age(cluster)
+            gone, file = await _size(connection) - before, used - before
+            packed = (await _packed_size(connection) - before) / count / KIB
         finally:
             await connection.close()
-    note = ", ".join(f"{each['relname']} {each['size'] / count / KIB:.1f}" for each in tables)
-    return [Figure(name="of a finished Job", value=grown / count / KIB, unit="KiB", target=6, note=note)]
+    return [
+        Figure(name="of a finished Job, at once", value=at_once, unit="KiB", note=at_once_note),
+        Figure(name="of a finished Job, kept for days", value=kept, unit="KiB", target=6, note=kept_note),
+        Figure(name="of a deleted Job", value=packed, unit="KiB", note="its record"),
+        Figure(name="file after all are deleted, over before", value=gone / file, unit="x"),
+    ]
+
+
+async def _run_jobs(cluster: Cluster, prefix: str, count: int) -> None:
+    async with completions(cluster.client) as completed, cluster.client.connections(CONNECTIONS) as clients:
+        await post_all(clients, JOBS, (job(f"{prefix}-{number}") for number in range(count)))
+        await completed.reach(count)
+
+
+async def _delete(cluster: Cluster, path: str) -> None:
+    async with cluster.client.connection() as connection:
+        await connection.request("DELETE", f"{path}?propagationPolicy=Background")
+    await cluster.settle(120.0)
+
+
+async def _age(cluster: Cluster) -> None:
+    """What an hour and a day do: events go, then all that was replaced or deleted."""
+    await _delete(cluster, EVENTS)
+    async with asyncpg.create_pool(**database_of(cluster), min_size=1, max_size=1) as pool:
+        await compact(pool, timedelta(0))
+
+
+async def _packed_size(connection: asyncpg.Connection) -> int:
+    """Bytes of the database without what it would reuse."""
+    await connection.execute("vacuum full")
+    return int(await connection.fetchval(_SIZE))
+
+
+async def _by_table(connection: asyncpg.Connection, count: int) -> str:
+    tables = await connection.fetch(_TABLES)
+    return ", ".join(f"{each['relname']} {each['size'] / count / KIB:.1f}" for each in tables)
 
 
 async def _size(connection: asyncpg.Connection) -> int:

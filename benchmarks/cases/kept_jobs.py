@@ -31,7 +31,7 @@ _COPIED = """replace(replace(replace(replace({}, 'group-of-all', 'group-' || n /
 _TEXTS = {"marks": _COPIED.format("f.marks"), "body": _COPIED.format("convert_from(f.body, 'UTF8')")}
 # Copies of the newest version of each object: the Job and its pod get a number in their names and UIDs.
 _COPY = """with numbers as (select n, row_number() over () - 1 as at from generate_series($1::bigint, $2) n),
-    found as (select h.*, s.body, row_number() over (order by h.kind) as part
+    found as materialized (select h.*, s.body, row_number() over (order by h.kind) as part
         from heads h join history s using (revision)
         where h.kind in ('jobs.batch', 'pods') and h.name like 'pattern%'),
     made as (select n, f.kind, f.namespace, replace(f.name, 'pattern', 'kept-' || n) as name,
@@ -101,12 +101,18 @@ def pattern() -> dict[str, Any]:
     return made
 
 
+def database_of(cluster: Cluster) -> dict[str, Any]:
+    """How asyncpg finds the cluster's own Postgres."""
+    folder: Path = cluster.folder / "postgres"
+    passfile = str(folder / "pgpass")
+    return {
+        "host": str(folder / "cluster"), "port": PORT, "user": "postgres", "database": "postgres", "passfile": passfile
+    }  # fmt: skip
+
+
 async def open_database(cluster: Cluster) -> asyncpg.Connection:
     """A connection to the cluster's own Postgres."""
-    folder: Path = cluster.folder / "postgres"
-    return await asyncpg.connect(
-        host=str(folder / "cluster"), port=PORT, user="postgres", database="postgres", passfile=str(folder / "pgpass")
-    )
+    return await asyncpg.connect(**database_of(cluster))
 
 
 async def take_revisions(connection: asyncpg.Connection, count: int) -> int:
