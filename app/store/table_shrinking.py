@@ -27,6 +27,7 @@ PASSES = 6
 SHARE = 0.2  # of the time that writers are kept waiting, at most
 LOCK_MILLISECONDS = 100
 ROW_BYTES = 64  # of a row besides its columns: headers, and what of its page stays free
+TABLES = ("versions", "heads")
 _COLUMNS = {
     "versions": ("kind", "namespace", "name", "uid", "marks", "old_marks", "body", "node"),
     "heads": ("kind", "namespace", "name", "uid", "owner", "node", "marks", "dormant"),
@@ -68,7 +69,7 @@ class TableShrinking:
         self._pool = pool
 
     async def run_once(self, _: datetime) -> Mapping[str, int]:
-        return {f"pages of {table}": await call_database(shrink(self._pool, table)) for table in _COLUMNS}
+        return {f"pages of {table}": await call_database(shrink(self._pool, table)) for table in TABLES}
 
 
 async def shrink(pool: asyncpg.Pool, table: str, smallest: int = SMALLEST) -> int:

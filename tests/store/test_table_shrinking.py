@@ -10,13 +10,13 @@ import asyncpg
 
 from app.store import Query, Store
 from app.store.compaction import compact
-from app.store.table_shrinking import TableShrinking, shrink
+from app.store.table_shrinking import TABLES, TableShrinking, shrink
 from tests.store.writes import KIND, create, delete, key, modify, value_of
 
 SMALLEST = 4  # pages
 COUNT = 2_000
 LIVING = range(0, COUNT, 100)
-TABLES = ("versions", "heads")
+
 _WAITS = "select count(*) from pg_locks where mode = 'ShareRowExclusiveLock' and not granted"
 
 
