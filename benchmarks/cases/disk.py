@@ -70,7 +70,7 @@ async def _age(cluster: Cluster) -> None:
     await _delete(cluster, EVENTS)
     async with asyncpg.create_pool(**database_of(cluster), min_size=1, max_size=1) as pool, asyncio.timeout(120.0):
         revision = await pool.fetchval("select revision from counter")
-        while await pool.fetchval(_READ) < revision:  # what the recorder has not read stays
+        while await pool.fetchval(_READ) < revision:  # noqa: ASYNC110 - what the recorder has not read stays
             await asyncio.sleep(1.0)
         await compact(pool, timedelta(0))
 
