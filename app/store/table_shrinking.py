@@ -10,6 +10,7 @@ The leader runs it as a periodic task (`app.registry.periodic_task`). A run that
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -32,6 +33,7 @@ _COLUMNS = {
     "versions": ("kind", "namespace", "name", "uid", "marks", "old_marks", "body", "node"),
     "heads": ("kind", "namespace", "name", "uid", "owner", "node", "marks", "dormant"),
 }
+_MAY_VACUUM = "select pg_has_role(relowner, 'usage') from pg_class where oid = $1::text::regclass"
 _PAGES = "select pg_relation_size($1::text::regclass) / 8192"
 _ROWS = "select coalesce(sum({size}), 0)::bigint from {table} tablesample system ({percent})"
 _MOVE = """with gone as (delete from {table} where ctid >= $1::tid and ctid < $2::tid returning *),
@@ -75,18 +77,29 @@ class TableShrinking:
 async def shrink(pool: asyncpg.Pool, table: str, smallest: int = SMALLEST) -> int:
     """Give back what a table of more than `smallest` pages does not need, if that is more than half; how many pages went."""
     async with pool.acquire() as connection:
+        if not await connection.fetchval(_MAY_VACUUM, table):  # somebody else migrates, and vacuums
+            return 0
         await _drop_broken_indexes(connection, table)
-        before = extent = await measure(connection, table, smallest)
-        for _ in range(PASSES):
-            if not extent.is_bloated:
-                break
-            await _cut(connection, table)  # what is free is known afterwards
-            await _move(connection, table, extent)
-            await _cut(connection, table)
-            extent = await measure(connection, table, smallest)
-        if extent.pages < before.pages:
+        before = await measure(connection, table, smallest)
+        with suppress(
+            asyncpg.LockNotAvailableError
+        ):  # autovacuum is at work, or a long transaction: the next run tries again
+            await _pass_over(connection, table, before, smallest)
+        gone = before.pages - (await measure(connection, table, smallest)).pages
+        if gone > 0:
             await connection.execute(f"reindex table concurrently {table}")
-        return before.pages - extent.pages
+        return max(gone, 0)
+
+
+async def _pass_over(connection: Connection, table: str, extent: Extent, smallest: int) -> None:
+    """Some of the rows that are moved come to lie at the end again, so it takes some passes."""
+    for _ in range(PASSES):
+        if not extent.is_bloated:
+            return
+        await _cut(connection, table)  # what is free is known afterwards
+        await _move(connection, table, extent)
+        await _cut(connection, table)
+        extent = await measure(connection, table, smallest)
 
 
 async def measure(connection: Connection, table: str, smallest: int) -> Extent:
@@ -114,13 +127,10 @@ async def _move(connection: Connection, table: str, extent: Extent) -> None:
 
 async def _move_slice(connection: Connection, table: str, first: int, last: int) -> None:
     """Rows are deleted and inserted in one statement, while nobody else writes to the table."""
-    try:
-        async with connection.transaction():
-            await connection.execute(f"set local lock_timeout = {LOCK_MILLISECONDS}")
-            await connection.execute(f"lock table {table} in share row exclusive mode")
-            await connection.execute(_MOVE.format(table=table), (first, 0), (last, 0))
-    except asyncpg.LockNotAvailableError:
-        return  # a busy table: the next pass tries again
+    async with connection.transaction():
+        await connection.execute(f"set local lock_timeout = {LOCK_MILLISECONDS}")
+        await connection.execute(f"lock table {table} in share row exclusive mode")
+        await connection.execute(_MOVE.format(table=table), (first, 0), (last, 0))
 
 
 async def _drop_broken_indexes(connection: Connection, table: str) -> None:
