@@ -25,7 +25,7 @@ MOST_CONNECTIONS, MOST_OF_ONE_ADDRESS = (
     8_192,
 )  # that one API process accepts, and from one address: a balancer's
 DATABASE_CONNECTIONS = 12  # of each process to Postgres, at most
-RECORD_DAYS, LOG_DAYS = 30, 7  # defaults of JOBPLANE_RECORD_TTL_HOURS and JOBPLANE_LOG_TTL_HOURS
+HISTORY_HOURS, RECORD_DAYS, LOG_DAYS = 1, 30, 7  # defaults of JOBPLANE_HISTORY_HOURS, _RECORD_TTL_HOURS, _LOG_TTL_HOURS
 
 
 class Cost(NamedTuple):
@@ -109,17 +109,17 @@ COSTS = Costs(
     busy_held=Cost(
         "MiB", "soak", "memory of each, at the end less at the start", api=120.0, controllers=20.0, postgres=66.0
     ),
-    job_heads=Cost("KiB", "disk", "of a finished Job: heads, less those of its events", each=2.2),
-    job_events=Cost("KiB", "disk", "heads of its events", each=4.8),
-    job_versions=Cost("KiB", "disk", "of a finished Job: versions", each=6.3),
+    job_heads=Cost("KiB", "disk-parts", "of a finished Job: heads, less those of its events", each=2.2),
+    job_events=Cost("KiB", "disk-parts", "heads of its events", each=4.8),
+    job_versions=Cost("KiB", "disk-parts", "of a finished Job: versions", each=6.3),
     deleted_versions=Cost("KiB", "soak", "disk beyond what is kept: versions", each=10.7),
-    job_record=Cost("KiB", "disk", "of a finished Job: job_records, job_record_attempts", each=1.6),
+    job_record=Cost("KiB", "disk-parts", "of a finished Job: job_records, job_record_attempts", each=1.6),
     deleted_record=Cost("KiB", "soak", "disk beyond what is kept: job_records and what begins so", each=3.4),
-    pod_share=Cost("share", "disk", "of each further pod, over a finished Job", each=0.62),
-    job_wal=Cost("KiB", "disk", "WAL of a Job", each=21.7),
+    pod_share=Cost("share", "disk-parts", "of each further pod, over a finished Job", each=0.62),
+    job_wal=Cost("KiB", "disk-parts", "WAL of a Job", each=21.7),
     deleted_wal=Cost("KiB", "soak", "WAL of a Job that is deleted", each=29.4),
     node_wal=Cost("B/s", "sizes", "WAL of a node, 2,000 nodes", each=100.0),
-    log=Cost("KiB", "disk", "log of a pod with one line", each=1.0),
+    log=Cost("KiB", "disk-parts", "log of a pod with one line", each=1.0),
     job_network=Cost("KiB", "sizes", "100 nodes: loopback for a Job", each=19.7),
     node_network=Cost("B/s", "sizes", "2,000 nodes: loopback for a Job: bytes a second for a node", each=150.0),
     delivered=Cost("KiB", "sizes", "100 nodes: loopback for a Job: bytes of a delivery", each=2.1),
@@ -280,11 +280,11 @@ def _agent(lab: Lab, costs: Costs) -> float:
 
 def _disk(lab: Lab, share: float, costs: Costs) -> dict[str, float]:
     """GiB, in the steady state: each Job is deleted, but for those that are kept."""
-    a_day, an_hour = lab.jobs_a_day * share, lab.jobs * min(lab.hours, 1.0) * 3600 * share
+    a_day, an_hour = lab.jobs_a_day * share, lab.jobs * min(lab.hours, HISTORY_HOURS) * 3600 * share
     kib = {
         "kept Jobs": lab.kept * share * (costs.job_heads.each + costs.job_record.each),
         "events of an hour": an_hour * costs.job_events.each,
-        "versions of a day": a_day * costs.deleted_versions.each,
+        "versions of an hour": an_hour * costs.deleted_versions.each,
         "records": a_day * RECORD_DAYS * costs.deleted_record.each,
         "logs": lab.jobs_a_day * lab.pods * LOG_DAYS * costs.log.each,
     }
@@ -395,7 +395,7 @@ _NEEDS: Mapping[str, Callable[[Lab, Need], str]] = {
     "Agent on each node": lambda _, found: f"{found.agent * 1000:.1f} ms of CPU a second, {COSTS.idle.agent:.0f} MiB",
     "Disk: Jobs that are kept": _disk_row("kept Jobs"),
     "Disk: events of an hour": _disk_row("events of an hour"),
-    "Disk: versions of a day": _disk_row("versions of a day"),
+    "Disk: versions of an hour": _disk_row("versions of an hour"),
     "Disk: records of 30 days": _disk_row("records"),
     "Disk: logs of a week": _disk_row("logs"),
     "**Disk** in all, without WAL": lambda _, found: _size(found.disk_in_all),

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from app.api.auth import impersonation
 from app.api.auth.authenticator import Authenticator, check_path
 from app.api.http import errors, static_documents
-from app.api.http.accept import DISCOVERY, OPENAPI, negotiate_media_type
+from app.api.http.content_negotiation import DISCOVERY, OPENAPI, negotiate_media_type
 from app.api.openapi import v2 as openapi_v2
 from app.api.openapi import v3 as openapi
 from app.api.resources import ephemeral_resources, version

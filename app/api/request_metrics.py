@@ -33,8 +33,6 @@ _LISTS = {"list": "LIST", "watch": "WATCH", "deletecollection": "DELETECOLLECTIO
 _MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _UNANSWERED = "0"
 _HANDED_OVER = "101"
-# An Audit-Id is a UUID that no other process gives out: to make a random one takes five times as long.
-_PREFIX, _NUMBERS = new_uid()[:24].encode(), count(1)
 
 
 class RequestMetrics:
@@ -109,6 +107,8 @@ class MetricsMiddleware:
 
     def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
         self._app, self._metrics = app, metrics
+        # An Audit-Id is a UUID that no other process gives out: to make a random one takes five times as long.
+        self._audit_prefix, self._numbers = new_uid()[:24].encode(), count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -123,7 +123,7 @@ class MetricsMiddleware:
                 message["headers"] = [*message["headers"], (b"audit-id", audit_id)]
             return send(message)
 
-        audit_id = scope["audit_id"] = _PREFIX + b"%012x" % next(_NUMBERS)
+        audit_id = scope["audit_id"] = self._audit_prefix + b"%012x" % next(self._numbers)
         began = time.perf_counter()
         metrics.inflight[kind] += 1
         try:

@@ -65,6 +65,7 @@ from app.store import Compacted, DormantKinds, Mirror, OutcomeUnknown, Store, Un
 from app.store.compaction import HistoryCompaction, SecretsCompaction
 from app.store.encryption.reencryption import SecretsReencryption
 from app.store.logs.logs import CAP
+from app.store.table_shrinking import TableShrinking
 from app.store.webhook_outbox import WebhookOutbox
 from app.structured_logging import Logger
 
@@ -112,7 +113,7 @@ LEADER = "leader_election_master_status", "1 while this process is the leader of
 class Retention:
     """For how long, and how much of it, what nobody needs for ever is kept."""
 
-    history: timedelta = timedelta(hours=24)
+    history: timedelta = timedelta(hours=1)
     events: timedelta = timedelta(hours=1)
     secrets: timedelta = timedelta(minutes=5)  # versions that were deleted or replaced
     logs: timedelta = timedelta(hours=168)
@@ -308,6 +309,7 @@ def periodic_tasks(
         LogRetention(store.kept_logs, retention.logs, retention.log_cap),
         HistoryCompaction(store.pool, retention.history),
         SecretsCompaction(store.pool, retention.secrets),
+        TableShrinking(store.pool),
         SecretsReencryption(store.pool, store.keys),
         WebhookMessages(store, outbox),
         WebhookDelivery(store, outbox, webhooks, partial(epoch.commit, store)),

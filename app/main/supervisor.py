@@ -27,7 +27,7 @@ from app.structured_logging import Logger
 from jobplane.program import command
 
 logger = Logger(__name__)
-_PAUSE_SECONDS = 0.2  # before a process that ended is started again; doubled while it keeps ending at once
+_PAUSE_SECONDS = 0.2  # before a process that ended soon is started again; doubled while it keeps ending so
 _LONGEST_PAUSE = 5.0
 _STEADY_SECONDS = 5.0
 _LOOK_SECONDS = 1.0  # between looks at files that children have read
@@ -180,7 +180,7 @@ class Supervisor:
         self, name: str, arguments: Sequence[str], environment: dict[str, str], files: Sequence[Path] = ()
     ) -> None:
         """Run a child, and restart it whenever it ends, until `up` stops."""
-        pause = _PAUSE_SECONDS
+        pause = 0.0
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             started = loop.time()
@@ -189,7 +189,7 @@ class Supervisor:
                 self._stopping.set()
             if self._stopping.is_set():
                 return
-            pause = _PAUSE_SECONDS if loop.time() - started > _STEADY_SECONDS else min(pause * 2, _LONGEST_PAUSE)
+            pause = next_pause(pause, loop.time() - started)
             if code is not None:
                 logger.warning("process ended; starting it again", process=name, exit_code=code)
             await self._pause(pause)
@@ -252,6 +252,13 @@ class Supervisor:
             child.kill()
             await child.wait()
         return replaced.result() if replaced.done() and not replaced.cancelled() else None
+
+
+def next_pause(before: float, lived: float) -> float:
+    """Return how many seconds a process stays down that ended after `lived` seconds. `before`: the pause before its start."""
+    if lived > _STEADY_SECONDS:
+        return 0.0
+    return min(max(2 * before, _PAUSE_SECONDS), _LONGEST_PAUSE)
 
 
 async def _wait_for_replacement(files: Sequence[Path]) -> Path:

@@ -107,9 +107,14 @@ class Registry:
             return True
         return await self.store.feed.reach_within(revision, seconds)
 
-    async def logs_grew(self, seconds: float) -> None:
-        """Return when some log has grown, or after a time."""
-        await self.store.log_growth.wait(seconds)
+    @property
+    def log_growth(self) -> int:
+        """A number that rises when some log grows."""
+        return self.store.log_growth.count
+
+    async def logs_grew(self, since: int, seconds: float) -> None:
+        """Return when some log has grown since `log_growth` was that, or after a time."""
+        await self.store.log_growth.wait(since, seconds)
 
     def feed_fault(self) -> str:
         """Return why the change feed does not follow the database. Empty if it does."""

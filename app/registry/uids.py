@@ -8,6 +8,7 @@ from uuid import UUID
 
 _SIZE, _AT_ONCE = 16, 256
 _UNUSED: list[bytes] = []
+os.register_at_fork(after_in_child=_UNUSED.clear)  # or parent and child would give out the same
 
 
 def new_uid() -> str:

@@ -42,7 +42,7 @@ class ControllerSettings(CommonSettings):
     ] = ""
     history_hours: Annotated[
         float, about("Retention of old versions of objects, to list and watch from, in hours.", "", "controllers", ge=0)
-    ] = 24
+    ] = 1
     secret_history_minutes: Annotated[
         float,
         about(

@@ -46,13 +46,16 @@ class AgentCalls:
 
 
 class LogGrowth:
-    """Wakes whoever follows a log."""
+    """Wakes whoever follows a log. `count` rises when some log grows: note it before reading, as one may grow meanwhile."""
 
     def __init__(self) -> None:
+        self.count = 0
         self._waiters: set[asyncio.Future[None]] = set()
 
-    async def wait(self, seconds: float) -> None:
-        """Return when some log has grown, or after a time."""
+    async def wait(self, since: int, seconds: float) -> None:
+        """Return when some log has grown since `count` was that, or after a time."""
+        if self.count != since:
+            return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         try:
@@ -64,6 +67,7 @@ class LogGrowth:
             self._waiters.discard(waiter)
 
     def on_notify(self, _: str) -> None:
+        self.count += 1
         waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
             if not waiter.done():

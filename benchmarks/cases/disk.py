@@ -1,117 +1,102 @@
-"""What Jobs take of the disk: how much the database and its log grow by each that is kept, by further pods, and by deletion."""
+"""What finished Jobs take of the disk: at once, for as long as they are kept, and once they are deleted.
+
+An hour is not waited for: events are deleted as by their TTL, and history is compacted, as the leader does after an hour.
+"""
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
 
 import asyncpg
 
+from app.store.compaction import compact
+from app.store.table_shrinking import TABLES, shrink
 from benchmarks.case import Case
-from benchmarks.cases.kept_jobs import open_database
+from benchmarks.cases.kept_jobs import database_of, open_database
 from benchmarks.cluster import Checkout, Cluster
 from benchmarks.figures import Figure
 from benchmarks.jobs import JOBS, completions, job
-from benchmarks.load import delete_all, post_all, scaled
-from benchmarks.steady import TABLES, WAL
+from benchmarks.load import post_all, scaled
 
 COUNT, CONNECTIONS = 10_000, 16
-FEWER, FURTHER = 10, 10  # a tenth as many Jobs have so many pods more, and a tenth of the first are deleted
+EVENTS = "/api/v1/namespaces/default/events"
 KIB = 1 << 10
 _SIZE = "select pg_database_size(current_database())"
-_EVENTS = """select sum(pg_column_size(heads)) filter (where kind = 'events')::float8 / sum(pg_column_size(heads))
-    from heads"""
-_LEFT = "select count(*) from heads where kind in ('jobs.batch', 'pods') and name ~ $1"
-
-
-@dataclass(frozen=True)
-class Size:
-    """Bytes: of the database, once what it would reuse anyway is free; of each table; of its log since it was made."""
-
-    whole: int
-    tables: Mapping[str, int]
-    wal: int
-
-    def since(self, before: "Size", count: int) -> "Growth":
-        tables = {name: (size - before.tables.get(name, 0)) / count / KIB for name, size in self.tables.items()}
-        return Growth((self.whole - before.whole) / count / KIB, tables, (self.wal - before.wal) / count / KIB)
-
-
-@dataclass(frozen=True)
-class Growth:
-    """KiB by each of what was done."""
-
-    whole: float
-    tables: Mapping[str, float]
-    wal: float
-
-    @property
-    def note(self) -> str:
-        ordered = sorted(self.tables.items(), key=lambda pair: -abs(pair[1]))
-        return ", ".join(f"{name} {size:.1f}" for name, size in ordered[:6])
+_READ = "select least((select revision from job_recorder), (select revision from webhook_cursor))"
+_TABLES = """select relname, pg_total_relation_size(oid) as size from pg_class
+    where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace order by size desc limit 6"""
 
 
 async def run(checkout: Checkout, scale: float) -> list[Figure]:
     count = scaled(COUNT, scale)
     async with checkout.up(nodes=4) as cluster:
-        await _finish(cluster, (job(f"warm-{number}") for number in range(100)), 100)
-        database = await open_database(cluster)
+        await _run_jobs(cluster, "warm", 100)
+        connection = await open_database(cluster)
         try:
-            return await _measure(cluster, database, count)
+            before = await _packed_size(connection)
+            await _run_jobs(cluster, "kept", count)
+            await cluster.settle(60.0)
+            at_once, at_once_note = (await _size(connection) - before) / count / KIB, await _by_table(connection, count)
+            await _age(cluster)
+            kept = (await _packed_size(connection) - before) / count / KIB
+            kept_note = await _by_table(connection, count)
+            await _delete(cluster, JOBS)
+            await _age(cluster)
+            file = (await _size(connection) - before) / count / KIB
+            await _shrink(cluster)
+            deleted = (await _size(connection) - before) / count / KIB
         finally:
-            await database.close()
-
-
-async def _measure(cluster: Cluster, database: asyncpg.Connection, count: int) -> list[Figure]:
-    fewer = max(1, count // FEWER)
-    empty = await _size(database)
-    await _finish(cluster, (job(f"kept-{number}") for number in range(count)), count)
-    kept = (full := await _size(database)).since(empty, count)
-    events = float(await database.fetchval(_EVENTS)) * kept.tables["heads"]
-    pods: dict[str, Any] = {"completions": FURTHER + 1, "parallelism": FURTHER + 1}
-    await _finish(cluster, (job(f"wide-{number}", **pods) for number in range(fewer)), fewer)
-    wide = (wider := await _size(database)).since(full, fewer)
-    await _delete(cluster, database, fewer)
-    gone = (await _size(database)).since(wider, fewer)
-    note = f"{(wide.wal - kept.wal) / FURTHER:.1f} of WAL; {kept.whole:.1f} with the Job's first pod"
+            await connection.close()
     return [
-        Figure(name="of a finished Job", value=kept.whole, unit="KiB", target=6, note=kept.note),
-        Figure(
-            name="heads of its events",
-            value=events,
-            unit="KiB",
-            note="rows and their share of the indexes; for an hour",
-        ),
-        Figure(name="WAL of a Job", value=kept.wal, unit="KiB"),
-        Figure(name="of each further pod", value=(wide.whole - kept.whole) / FURTHER, unit="KiB", note=note),
-        Figure(name="of its deletion", value=gone.whole, unit="KiB", note=f"{gone.note}; {gone.wal:.1f} of WAL"),
+        Figure(name="of a finished Job, at once", value=at_once, unit="KiB", note=at_once_note),
+        Figure(name="of a finished Job, kept for an hour", value=kept, unit="KiB", target=6, note=kept_note),
+        Figure(name="of a deleted Job", value=deleted, unit="KiB", note=f"{file:.1f} before its tables were shrunk"),
     ]
 
 
-async def _finish(cluster: Cluster, jobs: Iterable[Mapping[str, Any]], count: int) -> None:
+async def _run_jobs(cluster: Cluster, prefix: str, count: int) -> None:
     async with completions(cluster.client) as completed, cluster.client.connections(CONNECTIONS) as clients:
-        await post_all(clients, JOBS, jobs)
+        await post_all(clients, JOBS, (job(f"{prefix}-{number}") for number in range(count)))
         await completed.reach(count)
-    await cluster.settle(60.0)
 
 
-async def _delete(cluster: Cluster, database: asyncpg.Connection, count: int) -> None:
-    paths = (f"{JOBS}/kept-{number}?propagationPolicy=Background" for number in range(count))
-    async with cluster.client.connections(CONNECTIONS) as clients:
-        await delete_all(clients, paths)
-    left = int(await database.fetchval(_LEFT, "^(kept|wide)-"))
-    async with asyncio.timeout(120):
-        while True:
-            await cluster.settle(30.0)
-            if (now := int(await database.fetchval(_LEFT, "^(kept|wide)-"))) == left:
-                return
-            left = now
+async def _delete(cluster: Cluster, path: str) -> None:
+    async with cluster.client.connection() as connection:
+        await connection.request("DELETE", f"{path}?propagationPolicy=Background")
+    await cluster.settle(120.0)
 
 
-async def _size(database: asyncpg.Connection) -> Size:
-    await database.execute("vacuum")
-    tables = {each["relname"]: int(each["size"]) for each in await database.fetch(TABLES)}
-    return Size(int(await database.fetchval(_SIZE)), tables, int(await database.fetchval(WAL)))
+async def _age(cluster: Cluster) -> None:
+    """What an hour does: events go, then all that was replaced or deleted."""
+    await _delete(cluster, EVENTS)
+    async with asyncpg.create_pool(**database_of(cluster), min_size=1, max_size=1) as pool, asyncio.timeout(120.0):
+        revision = await pool.fetchval("select revision from counter")
+        while await pool.fetchval(_READ) < revision:  # noqa: ASYNC110 - what the recorder has not read stays
+            await asyncio.sleep(1.0)
+        await compact(pool, timedelta(0))
+
+
+async def _shrink(cluster: Cluster) -> None:
+    """What the leader does every ten minutes with tables of more than 64 MiB."""
+    async with asyncpg.create_pool(**database_of(cluster), min_size=1, max_size=1) as pool:
+        for table in TABLES:
+            await shrink(pool, table, smallest=0)
+
+
+async def _packed_size(connection: asyncpg.Connection) -> int:
+    """Bytes of the database without what it would reuse."""
+    await connection.execute("vacuum full")
+    return int(await connection.fetchval(_SIZE))
+
+
+async def _by_table(connection: asyncpg.Connection, count: int) -> str:
+    tables = await connection.fetch(_TABLES)
+    return ", ".join(f"{each['relname']} {each['size'] / count / KIB:.1f}" for each in tables)
+
+
+async def _size(connection: asyncpg.Connection) -> int:
+    """Bytes of the database, once what it would reuse anyway is free."""
+    await connection.execute("vacuum")
+    return int(await connection.fetchval(_SIZE))
 
 
 CASE = Case(name="disk", about="10,000 finished one-pod Jobs that are kept: what the database grows by each", run=run)

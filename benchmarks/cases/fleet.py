@@ -5,6 +5,7 @@ the figures are those of both.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -18,13 +19,15 @@ from benchmarks.cluster import Checkout, Cluster, answers
 from benchmarks.figures import Figure, percentile
 from benchmarks.jobs import JOBS, completions, job
 from benchmarks.load import scaled
+from benchmarks.watched_copy import WatchedCopy, find_differences, followed
 from benchmarks.wire import RefusedError
 
 NODES, STEADY_SECONDS = 5_000, 120.0
-KEPT_PODS, BACK_PATIENCE = 20_000, 300.0
+KEPT_PODS, MORE_PODS, BACK_PATIENCE = 20_000, 2_000, 300.0
 BURST_NODES, BURST_PODS, BURST_PATIENCE = 1_000, 50_000, 600.0
 RENEWAL_SECONDS = 10.0  # between renewals of an agent that nothing delays
 LOOK_SECONDS = 1.0
+PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 LOST = "/api/v1/events?fieldSelector=reason=NodeNotReady&limit=500"
 
@@ -100,19 +103,36 @@ async def back(checkout: Checkout, scale: float) -> list[Figure]:
     async with checkout.up(nodes=nodes, settle=30.0) as cluster:
         async with cluster.client.connection() as connection:
             await connection.post(JOBS, _long(pods))
-        await _until_ready(cluster, pods)
+        await _until(cluster, "long", "ready", pods)
         await cluster.settle(60.0)
-        before, killed = cluster.cpu(), time.time()
-        os.kill(cluster.pid_of("api"), signal.SIGKILL)
-        seconds = await _until_renewed(cluster, killed, nodes)
-        spent = await cluster.spent_since(before)
+        async with followed(WatchedCopy(cluster.client, PODS)) as copy:
+            before, killed = cluster.cpu(), time.time()
+            os.kill(cluster.pid_of("api"), signal.SIGKILL)
+            seconds = await _until_renewed(cluster, killed, nodes)
+            spent = await cluster.spent_since(before)
+            await _kill_under_pods(cluster, scaled(MORE_PODS, scale))
+            differences = await find_differences(copy, cluster.client, PODS, BACK_PATIENCE)
         await asyncio.sleep(60.0)  # longer than a node may be silent
         lost = await _lost(cluster)
     return [
         Figure(name="every lease renewed after", value=seconds, unit="s", target=20),
         Figure(name="nodes falsely NotReady", value=lost, unit="nodes", target=0),
         Figure(name="CPU until then", value=sum(spent.values()), unit="s"),
+        Figure(name="a watch of all pods lost", value=differences, unit="pods", target=0, note=_story(copy)),
     ]
+
+
+async def _kill_under_pods(cluster: Cluster, pods: int) -> None:
+    """Run more pods, and kill the API once some have ended; return when all have."""
+    async with cluster.client.connection() as connection:
+        await connection.post(JOBS, job("more", parallelism=pods, completions=pods))
+    await _until(cluster, "more", "succeeded", 1)
+    os.kill(cluster.pid_of("api"), signal.SIGKILL)
+    await _until(cluster, "more", "succeeded", pods)
+
+
+def _story(copy: WatchedCopy) -> str:
+    return f"{len(copy.versions)} pods, {copy.watches} watches, {copy.lists} lists, {copy.events} events"
 
 
 def _long(pods: int) -> dict[str, Any]:
@@ -121,13 +141,15 @@ def _long(pods: int) -> dict[str, Any]:
     return forever
 
 
-async def _until_ready(cluster: Cluster, pods: int) -> None:
+async def _until(cluster: Cluster, name: str, count: str, reached: int) -> None:
+    """Wait until a count in the Job's status has come so far. The API may be away meanwhile."""
     async with asyncio.timeout(BACK_PATIENCE):
         while True:
-            async with cluster.client.connection() as connection:
-                status = (await connection.read(f"{JOBS}/long")).get("status", {})
-            if status.get("ready", 0) >= pods:
-                return
+            with contextlib.suppress(OSError, RefusedError):
+                async with cluster.client.connection() as connection:
+                    status = (await connection.read(f"{JOBS}/{name}")).get("status", {})
+                if status.get(count, 0) >= reached:
+                    return
             await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -161,5 +183,10 @@ async def burst(checkout: Checkout, scale: float) -> list[Figure]:
 
 
 CASE = Case(name="fleet", about="5,000 simulated nodes that do nothing, for two minutes, on one API", run=steady)
-BACK = Case(name="fleet-back", about="kill -9 of the API under 5,000 nodes and a Job of 20,000 running pods", run=back)
+BACK = Case(
+    name="fleet-back",
+    about="kill -9 of the API, twice, under 5,000 nodes, a Job of 20,000 running pods and a watch of all",
+    run=back,
+    longest=900.0,
+)
 BURST = Case(name="fleet-burst", about="a Job of 50,000 pods at once on 1,000 simulated nodes", run=burst)

@@ -3,7 +3,7 @@
 import time
 
 from benchmarks.case import Case
-from benchmarks.cases.kept_jobs import GROUP, copy_kept, pattern
+from benchmarks.cases.kept_jobs import GROUP, copy_kept, pattern, restart
 from benchmarks.cluster import Checkout
 from benchmarks.figures import Figure, spread
 from benchmarks.jobs import JOBS, completions
@@ -22,6 +22,7 @@ async def run(checkout: Checkout, scale: float) -> list[Figure]:
             await completed.reach(1)
         await cluster.settle(30.0)
         await copy_kept(cluster, count)
+        await restart(cluster, "first")
         await cluster.settle(SETTLE_SECONDS)
         took = []
         async with cluster.client.connection() as connection:

@@ -1,7 +1,7 @@
 """An hour of steady, mixed load: what grows that should not. Memory, disk and latency, by their second half.
 
 Jobs at an even pace that a TTL deletes, some that are kept, a CronJob, and watchers that come back twice a minute. What is
-meant to grow is taken out of the disk's figure: versions of a day, records of a month, and the Jobs that are kept.
+meant to grow is taken out of the disk's figure: versions of an hour, records of a month, and the Jobs that are kept.
 
 Memory fills for the first ten minutes (changes in the API's buffer, pages in Postgres'), so a scale below a third shows only that
 the case works.

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.main.cli_agent import agent_config_of_up
+from app.main.supervisor import next_pause
 from app.settings import Settings
 
 
@@ -23,6 +24,14 @@ def test_the_agent_of_up_calls_the_api_on_its_machine(tmp_path: Path, monkeypatc
     assert (told.token_file, told.ca_file) == (tmp_path / "agent.token", tmp_path / "tls" / "ca.crt")
     assert (told.state_dir, told.metrics_address) == (tmp_path / "agent", "127.0.0.1:9101")
     assert told.eviction_hard == "pid.available<5%"
+
+
+def test_a_process_that_was_killed_starts_again_at_once_and_one_that_keeps_ending_ever_later() -> None:
+    assert next_pause(0.0, lived=3600.0) == next_pause(5.0, lived=5.1) == 0.0
+    pauses = [0.0]
+    for _ in range(7):
+        pauses.append(next_pause(pauses[-1], lived=0.1))
+    assert pauses[1:] == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
 
 def test_up_loads_nothing_that_only_its_children_need() -> None:

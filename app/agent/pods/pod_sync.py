@@ -23,6 +23,7 @@ from app.agent.pods.status_reports import StatusReporter
 from app.agent.pods.termination_message import falls_back_to_log, message_from_log
 from app.agent.tasks import Pace, Tasks
 from app.client.protocol import StatusReport
+from app.kinds.pod.pod import PodStatus
 from app.kinds.pod.pod_state import has_ended
 from app.plans.kubelet import sync_pod as pod_plan
 from app.plans.kubelet.container_history import Run
@@ -33,6 +34,8 @@ from app.runtimes.base import ContainerKey, ContainerStatus
 from app.structured_logging import Logger
 
 STARTING_REPORTED_AFTER = timedelta(seconds=1)  # most pods have started by then, and one report is enough
+# Of programs of the machine: quick ones have ended by then, and one report is enough.
+RUNNING_REPORTED_AFTER = timedelta(seconds=0.01)
 TROUBLE_RETRY = 5.0
 AWAY_RETRY = 1.0  # of a runtime that does not answer
 PLANS = 8  # in one round of the event loop; a plan takes about a millisecond
@@ -166,10 +169,22 @@ class PodSync:
         elif is_only_starting(plan.status) and self._clock.now() - worker.seen_at < STARTING_REPORTED_AFTER:
             self._clock.call_later(STARTING_REPORTED_AFTER.total_seconds(), lambda: self._report_starting(worker))
             return
+        elif self._may_end_at_once(worker, plan.status):
+            self._clock.call_later(RUNNING_REPORTED_AFTER.total_seconds(), lambda: self._report_running(worker))
+            return
         self._report(worker, gone=plan.remove and worker.pod.metadata.deletion_timestamp is not None)
+
+    def _may_end_at_once(self, worker: PodWorker, status: PodStatus) -> bool:
+        """Return whether the news is that the pod has begun to run, on a runtime where it may be over in a moment."""
+        was_running = worker.reported is not None and worker.reported[0].phase == "Running"
+        return self._host.info.host_programs and status.phase == "Running" and not was_running
 
     def _report_starting(self, worker: PodWorker) -> None:
         if is_only_starting(worker.pod.status):
+            self._report(worker, gone=False)
+
+    def _report_running(self, worker: PodWorker) -> None:
+        if not has_ended(worker.pod.status):
             self._report(worker, gone=False)
 
     def _report(self, worker: PodWorker, *, gone: bool) -> None:

@@ -157,7 +157,8 @@ class Starts:
             if not worker.sandbox_ready and not worker.pod.spec.host_network:
                 await self._host.await_network()
             cluster_dns = self._host.dns.address if self._host.dns else ""
-            spec = sandbox_config.sandbox(worker.pod, namespace_uid, cluster_dns)
+            told = "" if self._host.info.host_programs else cluster_dns  # these have it by a file, if they need it
+            spec = sandbox_config.sandbox(worker.pod, namespace_uid, told)
             if not worker.sandbox_ready:
                 spec = dataclasses.replace(spec, handler=await self._handler(worker.pod.spec.runtime_class_name))
             sandbox = await self._host.runtime.run_sandbox(spec)

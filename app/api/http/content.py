@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.audit.annotations import annotate
-from app.api.http.accept import (
+from app.api.http.compression import Body
+from app.api.http.content_negotiation import (
     BUILT_IN_OBJECT,
     CUSTOM_BODIES,
     OBJECT,
@@ -21,8 +22,7 @@ from app.api.http.accept import (
     negotiate_media_type,
     parse_object_content_type,
 )
-from app.api.http.accept import BodyFormat as Form
-from app.api.http.compression import Body
+from app.api.http.content_negotiation import BodyFormat as Form
 from app.api.http.query import WriteOptions, first_value, query_of
 from app.api.http.response_shape import ResponseShape
 from app.api.resources import protobuf, tables

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from app.api.http import errors
-from app.api.http.accept import JSON, ResponseFormat
+from app.api.http.content_negotiation import JSON, ResponseFormat
 from app.api.resources import protobuf_encoding, tables
 from app.machinery.base import Kind, Object
 from app.machinery.errors import ApiError

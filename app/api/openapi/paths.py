@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from app.api.http.accept import CUSTOM_BODIES, CUSTOM_PATCH_BODIES, OBJECT_BODIES, PATCH_BODIES
+from app.api.http.content_negotiation import CUSTOM_BODIES, CUSTOM_PATCH_BODIES, OBJECT_BODIES, PATCH_BODIES
 from app.api.http.query import DeleteOptions, ListOptions, WriteOptions
 from app.api.openapi.meta import (
     APIGroup,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.api.http import static_documents
-from app.api.http.accept import OPENAPI_V2, ResponseFormat
+from app.api.http.content_negotiation import OPENAPI_V2, ResponseFormat
 from app.api.http.static_documents import Document
 from app.api.openapi.v3 import OpenApi
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from app.api.http import static_documents
-from app.api.http.accept import ResponseFormat
+from app.api.http.content_negotiation import ResponseFormat
 from app.api.http.static_documents import Document
 from app.api.resources import unsupported_kinds
 from app.api.resources.eviction import Eviction

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.http import errors
-from app.api.http.accept import negotiate_media_type
+from app.api.http.content_negotiation import negotiate_media_type
 from app.api.http.query import query_of
 from app.api.resources.discovery import EphemeralResource
 from app.api.resources.selection import read_selection

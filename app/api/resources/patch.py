@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from app.api.auth import rbac_escalation
 from app.api.http import content
-from app.api.http.accept import CUSTOM_PATCH_BODIES, PATCH_BODIES, parse_patch_content_type
+from app.api.http.content_negotiation import CUSTOM_PATCH_BODIES, PATCH_BODIES, parse_patch_content_type
 from app.api.http.query import patch_options, query_of
 from app.api.resources import apply
 from app.api.resources.field_manager import edit_options, writer

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from app.api.auth.authenticator import AUDIENCE, MASTERS, NODES, Action, Authenticator, User, may, may_path
 from app.api.http import content
-from app.api.http.accept import PLAIN, negotiate_media_type
+from app.api.http.content_negotiation import PLAIN, negotiate_media_type
 from app.api.http.query import create_options, query_of
 from app.api.resources.discovery import EphemeralResource
 from app.kinds.auth import authentication, authorization

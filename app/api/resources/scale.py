@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.http import content
-from app.api.http.accept import PATCH_BODIES, parse_patch_content_type
+from app.api.http.content_negotiation import PATCH_BODIES, parse_patch_content_type
 from app.api.http.query import patch_options, query_of, update_options
 from app.api.http.response_shape import decode_as_kind
 from app.api.resources import patch

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.http import content, errors
-from app.api.http.accept import parse_object_content_type
+from app.api.http.content_negotiation import parse_object_content_type
 from app.api.http.query import DeleteOptions, delete_options, query_of, update_options
 from app.api.resources import patch
 from app.api.resources.field_manager import edit_options, writer

@@ -199,6 +199,7 @@ async def _read_lines(
     offset = 0 if options.tail is None else await _find_tail(registry.logs, stream, options.tail)
     since, rest = options.since, b""
     while not refused.done():
+        growth = registry.log_growth  # noted first: what is added while this reads must not wait
         over = not options.follow or found is None or await _has_ended(registry, found, stream)
         while not refused.done() and (piece := await registry.logs.read(stream, offset, CHUNK)).data:
             if piece.offset > offset:
@@ -209,7 +210,7 @@ async def _read_lines(
                 yield lines
         if over:
             return
-        await registry.logs_grew(FOLLOW_SECONDS)
+        await registry.logs_grew(growth, FOLLOW_SECONDS)
 
 
 def _split_records(data: bytes) -> tuple[bytes, bytes]:

@@ -126,8 +126,7 @@ class ServiceCache:
 
     async def _follow(self) -> Mirror:
         if not self._follows:
-            self._follows = True
-            await self._feed.listen(self._forget_deleted, self._feed.cursor)
+            await self._listen()
         mirror = await self._cache.mirror()
         if mirror is not self._mirror:
             self._mirror = mirror
@@ -137,6 +136,15 @@ class ServiceCache:
                 for each in mirror.all(kind):
                     self._on_change(Key(kind, each.metadata.namespace, each.metadata.name), None, each)
         return mirror
+
+    async def _listen(self) -> None:
+        """Once. Whoever asks next does it if this is broken off, or fails as the database is away."""
+        self._follows = True
+        try:
+            await self._feed.listen(self._forget_deleted, self._feed.cursor)
+        except BaseException:
+            self._follows = False
+            raise
 
     def _on_change(self, key: Key, before: object | None, now: object | None) -> None:
         if key.kind == SERVICES.resource:

@@ -209,7 +209,7 @@ def _start(order: Order, program: int, streams: tuple[int, ...]) -> NoReturn:
             _signal.signal(number, _signal.SIG_DFL)
         _write(f"{order['folder']}/run", b"%d\n%s" % (os.getpid(), _read("/proc/self/stat")))
         for each in order["cgroups"]:
-            _write(f"{each}/cgroup.procs", b"0")
+            _join(each)
         os.setsid()
         _take(*streams)
         _make_mounts(order)
@@ -224,6 +224,12 @@ def _start(order: Order, program: int, streams: tuple[int, ...]) -> NoReturn:
             _write(f"{order['folder']}/crun.log", f"{what}\n".encode(), os.O_CREAT)
     finally:
         os._exit(FAILED)
+
+
+def _join(cgroup: str) -> None:
+    """Version 1 moves one thread at once. To move a process takes a grace period of the kernel's RCU: some ten milliseconds."""
+    file = f"{cgroup}/tasks"
+    _write(file if os.path.exists(file) else f"{cgroup}/cgroup.procs", b"0")
 
 
 def _take(out: int, err: int, given: int = 0, *_: int) -> None:

@@ -30,7 +30,8 @@ LOOKS, NOT_YET = 1000, 0.005  # seconds between looks
 END_OF_INPUT = b"\x04"  # what a terminal has in place of an end
 _SHELL = "/bin/sh"
 _NAMESPACES = {"mnt": "-m", "pid": "-p", "net": "-n", "ipc": "-i", "uts": "-u", "user": "-U"}
-_JOIN = 'for f in $1; do echo 0 >"$f/cgroup.procs" || exit 126; done; shift; exec "$@"'
+# By the file of threads where there is one, as the shim does.
+_JOIN = 'for f in $1; do [ -e "$f/tasks" ] && f=$f/tasks || f=$f/cgroup.procs; echo 0 >"$f" || exit 126; done; shift; exec "$@"'
 _ENTER = 'cd "$1" || exit 126; shift; exec "$@"'
 _RECORD = "session-"
 

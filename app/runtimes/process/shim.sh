@@ -20,7 +20,12 @@ while :; do
     (
         read -r me rest </proc/self/stat && echo "$me
 $me $rest" >>"$state/run" || exit 128
-        for each in $cgroups; do echo 0 >"$each/cgroup.procs" || exit 128; done
+        # Version 1 moves one thread at once. To move a process takes a grace period of the kernel's RCU: some ten milliseconds.
+        for each in $cgroups; do
+            file=$each/tasks
+            [ -e "$file" ] || file=$each/cgroup.procs
+            echo 0 >"$file" || exit 128
+        done
         cd "$folder" || exit 128
         unset OLDPWD
         exec </dev/null 2>&3 3>&-

@@ -26,8 +26,8 @@ from app.runtimes.base import (
     Session,
     StartError,
 )
+from app.runtimes.linux import block_groups, process_table
 from app.runtimes.linux import cgroups as cgroup
-from app.runtimes.linux import process_table
 from app.runtimes.linux.cgroups import Cgroups
 from app.runtimes.linux.folder_removal import FolderRemover
 from app.runtimes.linux.process_table import Identity
@@ -65,6 +65,7 @@ class ShimRuntime(ABC):
         self._pods: dict[str, dict[ContainerKey, ProcessContainer]] = {}
         self._events, self._logged = Hints(), Hints()
         self._lock = files.lock(self._root)
+        block_groups.spread_children(self._root)
         process_launch.keep_files_private()
         self._follower = Follower(self._logged.add)
         self._remover = FolderRemover(self._root, inside)
@@ -358,7 +359,8 @@ class ShimRuntime(ABC):
         for command in container.commands:
             command.kill()
         self._unwatch(container)
-        cgroup.kill_all(container.cgroups)
+        if not cgroup.remove(container.cgroups):  # something of it goes on
+            cgroup.kill_all(container.cgroups)
         with suppress(OSError), folder.open_folder():
             self._finish(container)
         if container.status.state != "exited":  # the folder is gone

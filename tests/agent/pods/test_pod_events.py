@@ -14,6 +14,7 @@ from tests.agent.scene import Scene
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 700_000, tzinfo=UTC)
 CREATED, STARTED = ("Created", "Created container: main"), ("Started", "Started container main")
+PROCESS = RuntimeInfo(name="process", version="1", survives_agent=True, host_programs=True)
 
 
 async def test_a_pod_that_ran_has_told_so_with_its_status(scene: Scene) -> None:
@@ -27,15 +28,40 @@ async def test_a_pod_that_ran_has_told_so_with_its_status(scene: Scene) -> None:
     assert scene.api.journal == ["web Running", "web Succeeded"]
 
 
+async def test_a_pod_of_host_programs_that_ends_at_once_is_told_of_once(scene: Scene) -> None:
+    """Its clock stands still until it has ended."""
+    scene.runtime.capabilities = PROCESS
+    scene.start_agent()
+    scene.api.bind()
+    await scene.api.until(scene.runtime.was_started)
+    scene.runtime.exit(0)
+    await scene.api.until(lambda: scene.runtime.removed)
+
+    assert [reason for reason in scene.reasons() if reason != "ImageNotUsed"] == ["Created", "Started"]
+    assert scene.api.journal == ["web Succeeded"]
+
+
+async def test_a_pod_of_host_programs_that_goes_on_is_told_of_while_it_runs(scene: Scene) -> None:
+    scene.runtime.capabilities = PROCESS
+    scene.start_agent()
+    scene.api.bind()
+    await scene.api.until(scene.runtime.was_started)
+    await scene.api.until(lambda: scene.api.phase() == "Running", lambda: scene.clock.advance(0.01))
+    scene.runtime.exit(0)
+    await scene.api.until(lambda: scene.runtime.removed)
+
+    assert scene.api.journal == ["web Running", "web Succeeded"]
+
+
 async def test_a_runtime_of_host_programs_tells_once_for_a_controllers_pods_that_images_are_not_used(
     scene: Scene,
 ) -> None:
-    scene.runtime.capabilities = RuntimeInfo(name="process", version="1", survives_agent=True, host_programs=True)
+    scene.runtime.capabilities = PROCESS
     scene.start_agent()
     owner = OwnerReference(api_version="batch/v1", kind="Job", name="pi", uid="j-1", controller=True)
     for number in (1, 2):
         scene.api.bind(f"pi-{number}", f"u-{number}", metadata={"owner_references": (owner,)})
-    await scene.api.until(lambda: scene.reasons().count("Started") == 2)
+    await scene.api.until(lambda: scene.reasons().count("Started") == 2, scene.tick)
 
     (told,) = [each for each in scene.api.events if each["reason"] == "ImageNotUsed"]
     assert (told["type"], told["owner"]) == ("Warning", "j-1")
@@ -45,11 +71,11 @@ async def test_a_runtime_of_host_programs_tells_once_for_a_controllers_pods_that
 
 async def test_a_pod_that_was_made_without_an_image_tells_nothing_of_it(scene: Scene) -> None:
     """As `jobplane run` makes one: there is nothing to be surprised at."""
-    scene.runtime.capabilities = RuntimeInfo(name="process", version="1", survives_agent=True, host_programs=True)
+    scene.runtime.capabilities = PROCESS
     scene.start_agent()
     container = Container(name="main", image="none", command=("run",))
     scene.api.bind(containers=(container,))
-    await scene.api.until(lambda: "Started" in scene.reasons())
+    await scene.api.until(lambda: "Started" in scene.reasons(), scene.tick)
 
     assert "ImageNotUsed" not in scene.reasons()
 

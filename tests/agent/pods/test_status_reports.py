@@ -79,6 +79,29 @@ async def test_what_changes_during_a_request_goes_together_in_the_next() -> None
     assert scene.server.batches == [["a Running"], ["b Succeeded", "c Running"]]
 
 
+async def test_after_a_request_of_several_what_comes_in_a_moment_goes_together() -> None:
+    """Each word comes when the one before has been answered, in a turn of its own."""
+    scene = Scene()
+    scene.server.open.set()
+    rest = [report(name) for name in "cdef"]
+
+    def hear(_: StatusReport, code: int) -> None:
+        scene.heard.append(code)
+        if rest:
+            asyncio.get_running_loop().call_soon(scene.put, rest.pop(0))
+        if len(scene.heard) == 6:
+            scene.enough.set()
+
+    scene.put(report("a"), report("b"))
+    task = asyncio.create_task(scene.reports.run(hear))
+    async with asyncio.timeout(60):
+        await scene.enough.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert scene.server.batches[:2] == [["a Running", "b Running"], ["c Running", "d Running"]]
+
+
 async def test_a_refused_report_does_not_hold_up_the_others() -> None:
     scene = Scene()
     scene.put(report("a"), report("b"), report("bad"), report("c"))

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.api.http.accept import JSON, ResponseFormat
+from app.api.http.content_negotiation import JSON, ResponseFormat
 from app.api.openapi.v2 import EMPTY, OpenApiV2
 from app.api.openapi.v3 import OpenApi
 from app.api.resources.discovery import Discovery, EphemeralResource

@@ -6,7 +6,7 @@ import httpx
 import msgspec
 import pytest
 
-from app.api.http.accept import JSON, ResponseFormat
+from app.api.http.content_negotiation import JSON, ResponseFormat
 from app.api.resources.discovery import Discovery, EphemeralResource, verbs
 from app.api.resources.unsupported_kinds import UNSUPPORTED
 from app.kinds import KINDS

@@ -1,5 +1,6 @@
 """What agents' DNS responders are told of Services: the ready endpoints, as new as what was written."""
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -118,6 +119,23 @@ async def test_the_name_of_a_pod_that_is_deleted_goes_with_it(registry: Registry
         await each
     records = await registry.services.records("default", "ring")
     assert records.recent == (ServiceEndpoint(("10.0.0.1",), "w-1"),)
+
+
+async def test_pods_that_are_deleted_are_noticed_though_the_first_who_asked_has_gone(registry: Registry) -> None:
+    feed = registry.store.feed
+    async with feed._lock:
+        asking = asyncio.create_task(registry.services.has_services("default"))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+
+    await a_service(registry)
+    uid = (await create(registry, PODS, example(PODS))).metadata.uid
+    await a_slice(registry, "one", endpoint("10.0.0.1", "w-0", pod=uid))
+    await registry.services.records("default", "ring")
+    await objects.delete(registry, PODS, "default", example(PODS).metadata.name, Demand(grace_seconds=0))
+    await objects.delete(registry, SLICES, "default", "one", Demand())
+    assert (await registry.services.records("default", "ring")).recent == ()
 
 
 async def test_a_service_made_anew_has_no_names_of_the_one_before(registry: Registry) -> None:

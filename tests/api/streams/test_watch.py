@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from app.api.http import content, response_streams
-from app.api.http.accept import negotiate_media_type
+from app.api.http.content_negotiation import negotiate_media_type
 from app.api.resources import lists
 from app.api.resources.routes import RequestInfo
 from app.api.resources.selection import read_selection

@@ -67,14 +67,26 @@ async def test_a_read_is_limited_to_about_as_much_as_asked_for(store: Store) -> 
 async def test_who_follows_is_woken_in_every_process(store: Store, dsn: str) -> None:
     async with open_store(dsn) as other:
         await store.commit([])
-        waiting = [asyncio.ensure_future(each.log_growth.wait(30)) for each in (store, other)]
+        waiting = [asyncio.ensure_future(each.log_growth.wait(0, 30)) for each in (store, other)]
         async with asyncio.timeout(10):
             while not all(each.done() for each in waiting):  # the listeners may still be connecting
                 await store.logs.append([piece(0, b"x")])
 
 
 async def test_waiting_ends_with_the_time(store: Store) -> None:
-    await store.log_growth.wait(0.01)
+    await store.log_growth.wait(store.log_growth.count, 0.01)
+
+
+async def test_who_has_read_before_a_log_grew_does_not_wait(store: Store) -> None:
+    """It may grow between the read that found nothing and the moment from which the reader waits."""
+    growth, grown = store.log_growth, asyncio.Event()
+    before = growth.count
+    growth.on_notify("")
+    waiting = asyncio.create_task(growth.wait(before, 30))
+    waiting.add_done_callback(lambda _: grown.set())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert grown.is_set()
 
 
 async def test_two_who_send_the_same_streams_in_any_order_both_succeed(store: Store) -> None:

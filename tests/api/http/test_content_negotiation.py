@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.http.accept import (
+from app.api.http.content_negotiation import (
     DISCOVERY,
     JSON,
     OBJECT,

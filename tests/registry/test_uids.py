@@ -1,0 +1,47 @@
+"""UIDs: no two objects have the same, whichever process made them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from uuid import UUID
+
+from app.registry.uids import new_uid
+
+ROOT = Path(__file__).parents[2]
+# A process that has made one, and so holds more for the next ones, forks twice; each of the three makes some.
+FORKS = """
+import os
+from app.registry.uids import new_uid
+
+new_uid()
+if os.fork() == 0 or os.fork() == 0:
+    print(*(new_uid() for _ in range(300)), flush=True)
+    os._exit(0)
+os.wait()
+os.wait()
+print(*(new_uid() for _ in range(300)), flush=True)
+"""
+
+
+def test_a_uid_is_random_and_of_version_4() -> None:
+    uids = [UUID(new_uid()) for _ in range(600)]
+    assert len(set(uids)) == 600
+    assert {uid.version for uid in uids} == {4}
+
+
+def test_forks_of_a_process_make_other_uids() -> None:
+    """The kernel's own are never the same twice; those that a process keeps for later are, in each of its forks."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, "-c", FORKS], env=environment, capture_output=True, text=True, check=True)
+    uids = ran.stdout.split()
+    assert len(uids) == 900
+    assert len(set(uids)) == 900
+
+
+def test_importing_makes_none() -> None:
+    """What is drawn at import is the same in every fork of what has imported it, such as the prefix of Audit-Ids."""
+    program = "import app.api.serve, app.controllers.manager, app.registry.uids; print(len(app.registry.uids._UNUSED))"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout == "0\n"
