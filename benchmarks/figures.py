@@ -1,14 +1,17 @@
 """What a case gives back, and how several runs of it become one row. Cases make figures; the report reads them."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One number. `target` is the promise it is held against; `note` says what the number needs to be understood."""
+    """One number. `target` is the promise it is held against; `note` says what the number needs to be understood.
+
+    parts: what it is the sum of, for programs that read the results: by process.
+    """
 
     name: str
     value: float
@@ -16,6 +19,7 @@ class Figure:
     target: float | None = None
     higher_is_better: bool = False
     note: str = ""
+    parts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_met(self) -> bool:
@@ -44,11 +48,19 @@ def spread(
     ]
 
 
+def slope(at: Sequence[float], values: Sequence[float]) -> float:
+    """By how much the values grow from one to the next of `at`: the straight line of least squares."""
+    middle, mean = fmean(at), fmean(values)
+    spread_out = sum((each - middle) ** 2 for each in at)
+    together = sum((each - middle) * (value - mean) for each, value in zip(at, values, strict=True))
+    return together / spread_out if spread_out else 0.0
+
+
 def cpu_each(name: str, seconds: dict[str, float], count: int) -> Figure:
     """CPU time of the whole service per thing done, told apart by process."""
     each = {role: used * 1000 / count for role, used in sorted(seconds.items(), key=lambda pair: -pair[1])}
     note = ", ".join(f"{role} {used:.2f}" for role, used in each.items() if used >= 0.005)
-    return Figure(name=f"CPU per {name}", value=sum(each.values()), unit="ms", note=note)
+    return Figure(name=f"CPU per {name}", value=sum(each.values()), unit="ms", note=note, parts=each)
 
 
 def middle(runs: Sequence[Sequence[Figure]]) -> list[Figure]:

@@ -20,6 +20,11 @@ async def patch_all(connections: Sequence[Connection], paths: Iterable[str], bod
     return await _ask_all(connections, "PATCH", [(path, merged) for path in paths])
 
 
+async def delete_all(connections: Sequence[Connection], paths: Iterable[str]) -> list[float]:
+    """DELETE them all."""
+    return await _ask_all(connections, "DELETE", [(path, b"") for path in paths])
+
+
 async def get_all(connections: Sequence[Connection], path: str, count: int) -> list[float]:
     """GET the same thing so often."""
     return await _ask_all(connections, "GET", [(path, b"")] * count)

@@ -9,6 +9,7 @@ from pathlib import Path
 CORES = len(os.sched_getaffinity(0))
 _TICKS = os.sysconf("SC_CLK_TCK")
 POSTGRES = "postgres"
+_ESTABLISHED = "01"  # in /proc/net/tcp
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,21 @@ def peak(pid: int) -> int:
     """The most bytes that it has had resident."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def open_files(pid: int) -> int:
+    """How many a process has; none if it has ended."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return 0
+
+
+def connections_to(port: int) -> int:
+    """How many connections clients on this machine have open to a port of it."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    ends = (line.split()[2:4] for line in lines)
+    return sum(remote.endswith(f":{port:04X}") and state == _ESTABLISHED for remote, state in ends)
 
 
 def busy() -> float:

@@ -110,8 +110,7 @@ class Connection(asyncio.Protocol):
         self._parser.feed_data(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._hear is not None:
-            self._hear(b"")
+        self._end_stream()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(exc or ConnectionError("the server has closed the connection"))
 
@@ -130,6 +129,12 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         body, self._pieces = b"".join(self._pieces), []
         self._answered(body)
+        self._end_stream()
+
+    def _end_stream(self) -> None:
+        hear, self._hear = self._hear, None
+        if hear is not None:
+            hear(b"")
 
     def _answered(self, body: bytes) -> None:
         if self._answer is None or self._answer.done():

@@ -19,6 +19,7 @@ async def run(checkout: Checkout, scale: float) -> list[Figure]:  # noqa: ARG001
         before = sum(cluster.cpu().values())
         await asyncio.sleep(WATCHED)
         busy = sum(cluster.cpu().values()) - before
+        connections = processes.connections_to(cluster.port)
     ours = [(role, held) for role, held in used if role != POSTGRES]
     theirs = [held for role, held in used if role == POSTGRES]
     note = ", ".join(f"{role} {held.shared / MIB:.0f}" for role, held in ours)
@@ -27,6 +28,7 @@ async def run(checkout: Checkout, scale: float) -> list[Figure]:  # noqa: ARG001
         Figure(name="RSS without Postgres", value=sum(held.resident for _, held in ours) / MIB, unit="MiB", target=250),
         Figure(name="PSS of Postgres", value=_shared(theirs), unit="MiB"),
         Figure(name="CPU while idle", value=busy / WATCHED * 100, unit="% of one"),
+        Figure(name="connections to the API", value=connections, unit="connections", note="of one agent"),
     ]
 
 

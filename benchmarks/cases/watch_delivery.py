@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.case import Case
-from benchmarks.cluster import Checkout
+from benchmarks.cluster import Checkout, Cluster
 from benchmarks.figures import Figure, percentile, spread
 from benchmarks.load import scaled
-from benchmarks.wire import Client, Connection
+from benchmarks.wire import Connection
 
 PATH = "/api/v1/namespaces/default/configmaps"
 ROUNDS = ((1, 200), (100, 50), (1_000, 20))  # watchers, changes
@@ -64,15 +64,16 @@ async def run(checkout: Checkout, scale: float) -> list[Figure]:
     figures = []
     async with checkout.up() as cluster:
         for watchers, changes in ROUNDS:
-            figures += await _round(cluster.client, scaled(watchers, scale), scaled(changes, scale))
+            figures += await _round(cluster, scaled(watchers, scale), scaled(changes, scale))
     return figures
 
 
-async def _round(client: Client, watchers: int, changes: int) -> list[Figure]:
+async def _round(cluster: Cluster, watchers: int, changes: int) -> list[Figure]:
+    client = cluster.client
     async with client.connection() as writer, client.connections(watchers) as connections:
         audience = Audience()
         opened = await _opened(writer, connections, audience)
-        spent = time.process_time()
+        served, spent = cluster.cpu(), time.process_time()
         acknowledged = []
         for number in range(changes):
             audience.expect(watchers)
@@ -80,12 +81,22 @@ async def _round(client: Client, watchers: int, changes: int) -> list[Figure]:
             async with asyncio.timeout(PATIENCE):  # for the next, so that no delivery waits for an earlier change
                 await audience.heard.wait()
         spent = time.process_time() - spent
+        served = await cluster.spent_since(served)
     delays = [delay for each in opened for delay in each.delays()]
     if len(delays) != watchers * changes:
         raise RuntimeError(f"{watchers * changes} deliveries expected, {len(delays)} seen")
     client_each = spent * 1e6 / len(delays)
     note = f"acknowledged p50 {percentile(acknowledged, 50):.1f} ms; client's own CPU {client_each:.0f} us a delivery"
-    return spread(f"{watchers} watchers", delays, "ms", note=note, p99_target=100)
+    server_each = sum(served.values()) * 1e6 / len(delays)
+    return [
+        *spread(f"{watchers} watchers", delays, "ms", note=note, p99_target=100),
+        Figure(
+            name=f"{watchers} watchers, server's CPU a delivery",
+            value=server_each,
+            unit="us",
+            note="the write's among it",
+        ),
+    ]
 
 
 async def _opened(asking: Connection, connections: list[Connection], audience: Audience) -> list[Watcher]:

@@ -11,10 +11,10 @@ from benchmarks.__main__ import code
 from benchmarks.case import Case
 from benchmarks.cases import engines
 from benchmarks.cluster import Checkout
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, cpu_each
 from benchmarks.machine import Machine
 
-HERE = Checkout(Path(__file__).parents[1])
+HERE = Checkout(Path(__file__).parents[2])
 MACHINE = Machine(**dict.fromkeys(Machine.__dataclass_fields__, ""))
 
 
@@ -72,6 +72,20 @@ async def test_what_was_skipped_or_broke_is_in_the_document() -> None:
         (0, False, True),
         (0, True, False),
     ]
+
+
+async def test_the_document_has_the_commit_what_others_used_and_cpu_by_process() -> None:
+    async def measures(checkout: Checkout, scale: float) -> list[Figure]:
+        return [cpu_each("Job", {"api": 2.0, "controllers": 3.0}, 1_000)]
+
+    found = await results(Case(name="cpu", about="has CPU by process", run=measures))
+    document = msgspec.json.decode(report.document(found, MACHINE, {"checkouts": [HERE.commit()]}))
+
+    (run, _) = document["cases"][0]["runs"]
+    assert run["figures"][0]["parts"] == {"controllers": 3.0, "api": 2.0}
+    assert run["others"] >= 0
+    assert document["checkouts"] == [HERE.commit()]
+    assert "cpu" in document["machine"]
 
 
 def test_a_machine_without_engines_skips_what_measures_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
