@@ -18,6 +18,7 @@ import httpx
 import msgspec
 
 from app.client.connection_errors import describe
+from app.client.http_connection import HttpConnection
 from app.client.watch import WatchEvent, follow
 from app.machinery.base import O
 from app.machinery.errors import ApiError
@@ -309,14 +310,8 @@ def _client(server: str, token: str, transport: httpx.AsyncBaseTransport, timeou
     return httpx.AsyncClient(base_url=server, headers=headers, transport=transport, timeout=timeout)
 
 
-def _connection(tls: ssl.SSLContext) -> httpx.AsyncHTTPTransport:
-    return httpx.AsyncHTTPTransport(
-        verify=tls,
-        http2=False,
-        trust_env=False,
-        limits=httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=IDLE_SECONDS),
-        socket_options=_keepalive(),
-    )
+def _connection(tls: ssl.SSLContext) -> httpx.AsyncBaseTransport:
+    return HttpConnection(tls, _keepalive(), IDLE_SECONDS)
 
 
 def _keepalive() -> list[tuple[int, int, int]]:

@@ -1,0 +1,204 @@
+"""One HTTP connection, against a server that sends what the test says, byte for byte."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from app.client.http_connection import MOST_HEAD_BYTES, MOST_UNREAD, HttpConnection
+
+OK = b"HTTP/1.1 200 OK\r\n"
+PATIENCE = 30
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def connected(talk: Talk, idle_seconds: float = 60.0) -> AsyncIterator[tuple[HttpConnection, str]]:
+    """A connection, and the address of a server that has `talk` with each that dials."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await talk(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return
+        finally:
+            writer.close()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.create_task(converse(reader, writer)))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    made = HttpConnection(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), (), idle_seconds)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield made, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
+    finally:
+        await made.aclose()
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def answering(*answers: bytes) -> Talk:
+    """Each request gets the next answer; after the last the connection ends."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in answers:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            await writer.drain()
+
+    return talk
+
+
+async def ask(connection: HttpConnection, url: str, seconds: float | None = None) -> httpx.Response:
+    request = httpx.Request("GET", url, extensions={"timeout": {"connect": 5.0, "read": seconds}})
+    response = await connection.handle_async_request(request)
+    try:
+        await response.aread()
+    finally:
+        await response.aclose()
+    return response
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(OK + b"Content-Length: 5\r\n\r\nhello", id="with its length"),
+        pytest.param(OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", id="in chunks"),
+        pytest.param(OK + b"\r\nhello", id="until the end of the connection"),
+        pytest.param(b"HTTP/1.0 200 OK\r\n\r\nhello", id="of an old server"),
+        pytest.param(b"HTTP/1.1 100 Continue\r\n\r\n" + OK + b"Content-Length: 5\r\n\r\nhello", id="after a 100"),
+    ],
+)
+async def test_a_body_is_read_to_its_end(answer: bytes) -> None:
+    async with connected(answering(answer)) as (connection, url):
+        response = await ask(connection, url)
+        assert (response.status_code, response.content) == (200, b"hello")
+
+
+async def test_headers_and_status_are_the_servers() -> None:
+    answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nX-Two: a\r\nX-Two: b\r\n\r\n"
+    async with connected(answering(answer)) as (connection, url):
+        response = await ask(connection, url)
+        assert response.status_code == 404
+        assert response.headers.get_list("x-two") == ["a", "b"]
+
+
+async def test_a_request_is_sent_as_it_was_made() -> None:
+    received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        received.set_result(head + await reader.readexactly(2))
+        writer.write(OK + b"Content-Length: 0\r\n\r\n")
+
+    async with connected(talk) as (connection, url):
+        request = httpx.Request("POST", f"{url}?a=%20", content=b"{}", headers={"X-One": "1"})
+        await connection.handle_async_request(request)
+        head, _, body = (await received).partition(b"\r\n\r\n")
+    line, *headers = head.split(b"\r\n")
+    assert line == b"POST /x?a=%20 HTTP/1.1"
+    assert {b"X-One: 1", b"Content-Length: 2"} <= set(headers)
+    assert body == b"{}"
+
+
+async def _ports(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer each request with the client's port: another one, another connection."""
+    while True:
+        await reader.readuntil(b"\r\n\r\n")
+        port = b"%d" % writer.get_extra_info("peername")[1]
+        writer.write(OK + b"Content-Length: %d\r\n\r\n%b" % (len(port), port))
+
+
+async def test_it_stays_open_for_the_next_request_unless_it_was_idle_for_too_long() -> None:
+    async with connected(_ports) as (connection, url):
+        assert len({(await ask(connection, url)).content for _ in range(3)}) == 1
+    async with connected(_ports, idle_seconds=-1.0) as (connection, url):
+        assert len({(await ask(connection, url)).content for _ in range(3)}) == 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(OK + b"Content-Length: 0\r\nConnection: close\r\n\r\n", id="the server says close"),
+        pytest.param(OK + b"Content-Length: 0\r\n\r\n", id="the server hangs up"),
+        pytest.param(OK + b"Content-Length: 0\r\n\r\nHTTP/1.1 408 Late\r\n\r\n", id="the server goes on talking"),
+    ],
+)
+async def test_one_that_cannot_go_on_is_dialled_anew(answer: bytes) -> None:
+    async with connected(answering(answer)) as (connection, url):
+        for _ in range(3):
+            assert (await ask(connection, url)).status_code == 200
+            while connection.is_open:  # noqa: ASYNC110 - its end is the event
+                await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        pytest.param(b"", "disconnected without sending a response", id="nothing"),
+        pytest.param(b"HTTP/1.1 200", "disconnected without sending a response", id="half a head"),
+        pytest.param(OK + b"Content-Length: 9\r\n\r\nhello", "before the end of its answer", id="half a body"),
+        pytest.param(
+            OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "before the end of its answer", id="no last chunk"
+        ),
+        pytest.param(b"SSH-2.0-OpenSSH_9.9\r\n", "Expected HTTP", id="no HTTP"),
+        pytest.param(OK + b"X: " + b"x" * (MOST_HEAD_BYTES + 1), "too long", id="a head without end"),
+    ],
+)
+async def test_what_is_no_whole_answer_is_an_error(answer: bytes, error: str) -> None:
+    async with connected(answering(answer)) as (connection, url):
+        with pytest.raises(httpx.RemoteProtocolError, match=error):
+            await ask(connection, url)
+
+
+async def test_a_server_that_says_nothing_is_waited_for_only_so_long() -> None:
+    async def talk(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async with connected(talk) as (connection, url):
+        with pytest.raises(httpx.ReadTimeout):
+            await ask(connection, url, seconds=0.01)
+
+
+async def test_nobody_there_is_an_error_of_the_system() -> None:
+    async with connected(_ports) as (connection, _):
+        with pytest.raises(httpx.ConnectError) as raised:
+            await ask(connection, "http://127.0.0.1:9/")
+        assert isinstance(raised.value.__cause__, ConnectionRefusedError)
+
+
+async def test_a_header_with_a_line_break_is_not_sent() -> None:
+    async with connected(_ports) as (connection, url):
+        with pytest.raises(httpx.LocalProtocolError):
+            await connection.handle_async_request(httpx.Request("GET", url, headers={"X": "a\r\nY: b"}))
+
+
+async def test_a_body_that_is_not_read_holds_up_the_server() -> None:
+    sent = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK + b"Content-Length: %d\r\n\r\n" % (200 * MOST_UNREAD))
+        for _ in range(200):
+            writer.write(b"x" * MOST_UNREAD)
+            await writer.drain()
+            sent += 1
+
+    async with connected(talk) as (connection, url):
+        response = await connection.handle_async_request(httpx.Request("GET", url))
+        before = -1
+        while before < sent:  # until it stands still
+            before = sent
+            for _ in range(100):
+                await asyncio.sleep(0)
+        assert sent < 200
+        body = await response.aread()
+        assert len(body) == 200 * MOST_UNREAD
