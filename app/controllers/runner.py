@@ -6,7 +6,7 @@ their write sets share transactions. What was planned from a stale mirror is ref
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from datetime import datetime, timedelta
 from itertools import islice
@@ -48,6 +48,13 @@ class Controller(Protocol):
 
     def reconcile(self, key: Key, now: datetime, /) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]]:
         """Plan what to do about a key, from the mirror and the caches; each item is one write set. Awaited if it reads more."""
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A controller that is told of changes of some kinds only. Most changes are of pods, which concern few controllers."""
+
+    kinds: Collection[str]
 
 
 @runtime_checkable
@@ -104,7 +111,7 @@ class Runner:
         self._pause: _Pause | None = None  # of the loop
         self._unsure = False  # a commit may have happened that the mirror does not show
         self._wake = asyncio.Event()
-        mirror.listen(self._changed)
+        mirror.listen(self._changed, controller.kinds if isinstance(controller, Selective) else None)
         if isinstance(controller, Forgetting):
             mirror.listen_to_dormancy(controller.on_dormancy)
 
