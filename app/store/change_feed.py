@@ -37,6 +37,13 @@ def encode_label(name: str, value: str) -> str:
     return msgspec.json.encode({name: value})[1:-1].decode()
 
 
+_NODE = "spec.nodeName"
+
+
+def _has_no_node(selector_index: SelectorIndex | str | None) -> bool:
+    return selector_index is None or (isinstance(selector_index, str) and f'"{_NODE}"' not in selector_index)
+
+
 class Change:
     """One version of one object. `body` is its JSON without resourceVersion; `old_selector_index` that of the version before,
     unless it is the same; `previous` is that version's revision, 0 for the first, None if it is not known.
@@ -94,6 +101,13 @@ class Change:
             self._old_selector_index = decode_selector_index(self._old_selector_index)
         return self._old_selector_index
 
+    def nodes(self) -> list[str]:
+        """The node that the object is bound to, and the one before. Most kinds have none: their indexes are not decoded."""
+        if _has_no_node(self._selector_index) and _has_no_node(self._old_selector_index):
+            return []
+        indexes = (self.selector_index, self.old_selector_index)
+        return [node for each in indexes if each is not None and (node := each.fields.get(_NODE))]
+
     @property
     def wire(self) -> bytes:
         """The object as clients see it, made once for all watchers."""
@@ -118,11 +132,8 @@ def topic_of(kind: str, node: str | None = None) -> str:
 
 def topics(change: Change) -> set[str]:
     """The topics that a change belongs to: a fleet of agents must not wake for every pod."""
-    kind, selector_index, old = change.key.kind, change.selector_index, change.old_selector_index
-    found = {kind, topic_of(kind, selector_index.fields.get("spec.nodeName"))}
-    if old is not None:
-        found.add(topic_of(kind, old.fields.get("spec.nodeName")))
-    return found
+    kind = change.key.kind
+    return {kind, *(topic_of(kind, node) for node in change.nodes())}
 
 
 class ChangeBuffer:
