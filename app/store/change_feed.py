@@ -148,6 +148,7 @@ class ChangeBuffer:
         self._size = 0
         self._order: deque[tuple[Change, set[str]]] = deque()
         self._topics: dict[str, deque[Change]] = {}
+        self._newest: dict[Key, Change] = {}  # of what is bound to a node
         self.floor = revision
 
     @property
@@ -163,6 +164,8 @@ class ChangeBuffer:
         self._order.append((change, belongs))
         for topic in belongs:
             self._topics.setdefault(topic, deque()).append(change)
+        if len(belongs) > 1:
+            self._newest[change.key] = change
         self._size += len(change.body)
         while self._size > self._limit and self._order:
             self._forget_oldest()
@@ -177,8 +180,14 @@ class ChangeBuffer:
             self._topics[topic].popleft()
             if not self._topics[topic]:
                 del self._topics[topic]
+        if self._newest.get(oldest.key) is oldest:
+            del self._newest[oldest.key]
         self._size -= len(oldest.body)
         self.floor = max(self.floor, oldest.revision)  # which is above what came before a new timeline
+
+    def newest(self, key: Key) -> Change | None:
+        """The newest change of an object that is bound to a node; None if it is not held."""
+        return self._newest.get(key)
 
     def after(self, topic: str, revision: int) -> list[Change] | None:
         """The topic's changes after a revision, or None when the ring does not reach back that far."""
@@ -371,6 +380,10 @@ class Feed:
     def after(self, topic: str, revision: int) -> list[Change] | None:
         """Changes of a topic after a revision, up to the cursor; None when only history has them."""
         return self._buffer.after(topic, revision)
+
+    def newest(self, key: Key) -> Change | None:
+        """The newest change of an object that is bound to a node, as of the cursor; None if it is not in memory."""
+        return self._buffer.newest(key)
 
     async def changed(self, topic: str = "") -> None:
         """Return at the next delivery of changes of a topic, or at any."""

@@ -134,6 +134,14 @@ class Store:
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, StoredObject]:
         return await call_database(self.reader.get_many(keys))
 
+    def remembered(self, key: Key) -> Change | None:
+        """The newest version of an object on a node, as this process knows it; None if it does not, or the object is gone.
+
+        For who writes the next version, and looks into the database if that is refused.
+        """
+        change = self.feed.newest(key)
+        return None if change is None or change.change == "D" else change
+
     async def list(self, query: Query) -> Page:
         """One page. Compacted if it shall show a revision that is no longer known."""
         async with self._listing:

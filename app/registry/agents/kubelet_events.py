@@ -19,7 +19,7 @@ from app.kinds.pod.pod import Pod
 from app.machinery.base import ObjectMeta, ObjectReference
 from app.machinery.meta.owner_references import controller_uid
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
-from app.store import Key, StoredObject, Write, precondition
+from app.store import Change, Key, StoredObject, Write, precondition
 
 COMPONENT = "kubelet"
 COMBINED = "(combined from similar events): "
@@ -31,7 +31,9 @@ def keys(namespace: str, pod: str, uid: str, told: Sequence[EventReport], *, eve
     return [_key(namespace, pod, uid, each) for each in told if everything or each.known or each.owner]
 
 
-def writes(pod: Pod, told: Sequence[EventReport], heads: Mapping[Key, StoredObject], now: datetime) -> Iterator[Write]:
+def writes(
+    pod: Pod, told: Sequence[EventReport], heads: Mapping[Key, StoredObject | Change], now: datetime
+) -> Iterator[Write]:
     """`heads`: the events that are stored already, of those that were asked for."""
     meta = pod.metadata
     own = (
