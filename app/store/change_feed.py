@@ -21,7 +21,7 @@ POLL_SECONDS = 1.0
 LOSSES = 16  # that wait to be reported
 
 
-class SelectorIndex(msgspec.Struct, frozen=True, omit_defaults=True):
+class SelectorIndex(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What selectors look at: an object's labels, and its kind's selectable fields."""
 
     labels: dict[str, str] = {}
@@ -130,10 +130,10 @@ def topic_of(kind: str, node: str | None = None) -> str:
     return f"{kind}@{node}" if node else kind
 
 
-def topics(change: Change) -> set[str]:
-    """The topics that a change belongs to: a fleet of agents must not wake for every pod."""
-    kind = change.key.kind
-    return {kind, *(topic_of(kind, node) for node in change.nodes())}
+def topics(change: Change) -> tuple[str, ...]:
+    """The topics that a change belongs to, its kind first: a fleet of agents must not wake for every pod."""
+    kind, nodes = change.key.kind, change.nodes()
+    return (kind, *{topic_of(kind, node) for node in nodes}) if nodes else (kind,)
 
 
 class ChangeBuffer:
@@ -146,7 +146,7 @@ class ChangeBuffer:
     def start_at(self, revision: int) -> None:
         """Empty, and holding nothing at or before `revision`."""
         self._size = 0
-        self._order: deque[tuple[Change, set[str]]] = deque()
+        self._order: deque[tuple[Change, tuple[str, ...]]] = deque()
         self._topics: dict[str, deque[Change]] = {}
         self._newest: dict[Key, Change] = {}  # of what is bound to a node
         self.floor = revision
@@ -155,21 +155,26 @@ class ChangeBuffer:
     def knows_topics(self) -> bool:
         return self._limit > 0
 
-    def add(self, change: Change) -> set[str]:
+    def add(self, change: Change) -> tuple[str, ...]:
         """Take in a change; its topics, for whoever wakes watchers. Without room for any, only its kind."""
         if not self.knows_topics:
             self.floor = change.revision
-            return {change.key.kind}
+            return (change.key.kind,)
         belongs = topics(change)
         self._order.append((change, belongs))
         for topic in belongs:
-            self._topics.setdefault(topic, deque()).append(change)
+            (self._topics.get(topic) or self._begin(topic)).append(change)
         if len(belongs) > 1:
             self._newest[change.key] = change
         self._size += len(change.body)
         while self._size > self._limit and self._order:
             self._forget_oldest()
         return belongs
+
+    def _begin(self, topic: str) -> deque[Change]:
+        begun: deque[Change] = deque()
+        self._topics[topic] = begun
+        return begun
 
     def count_after(self, revision: int) -> int:
         return sum(change.revision > revision for change, _ in self._order)
@@ -366,7 +371,7 @@ class Feed:
             return
         woken = {""}
         for change in changes:
-            woken |= self._buffer.add(change)
+            woken.update(self._buffer.add(change))
         before, self.cursor = self.cursor, cursor
         for listener in self._listeners:
             listener(changes)
