@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from typing import cast
-from uuid import UUID
 
 import msgspec
 
@@ -19,6 +18,7 @@ from app.kinds.pod.pod import Pod
 from app.machinery.base import ObjectMeta, ObjectReference
 from app.machinery.meta.owner_references import controller_uid
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
+from app.registry.uids import uid_of
 from app.store import Change, Key, StoredObject, Write, precondition
 
 COMPONENT = "kubelet"
@@ -80,7 +80,7 @@ def _event(pod: Pod, name: str, told: EventReport, now: datetime) -> Event:
         metadata=ObjectMeta(
             name=name,
             namespace=meta.namespace,
-            uid=str(UUID(bytes=_mark(meta.uid, told, 16), version=4)),
+            uid=uid_of(_mark(meta.uid, told, 16)),
             creation_timestamp=now,
         ),
         involved_object=ObjectReference(
