@@ -310,8 +310,8 @@ def _client(server: str, token: str, transport: httpx.AsyncBaseTransport, timeou
     return httpx.AsyncClient(base_url=server, headers=headers, transport=transport, timeout=timeout)
 
 
-def _connection(tls: ssl.SSLContext) -> HttpConnection:
-    return HttpConnection(tls, IDLE_SECONDS, _keepalive())
+def _connection(tls: ssl.SSLContext) -> httpx.AsyncBaseTransport:
+    return HttpConnection(tls, _keepalive(), IDLE_SECONDS)
 
 
 def _keepalive() -> list[tuple[int, int, int]]:

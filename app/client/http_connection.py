@@ -1,270 +1,276 @@
-"""HTTP/1.1 connection of a client: one request at a time, dialled when it is needed. Behind `Api`, in place of httpcore.
+"""HTTP connection: one request at a time over one connection that stays open, for the pool of `api`.
 
-httpcore reads and writes by way of two libraries in Python, h11 and anyio, which took most of the half a millisecond that a
-request cost an agent. This parses in C (httptools), and is called by the event loop itself.
+httpx's own connection parses in Python, and takes a dozen coroutines for each piece that arrives: an agent's watches are pieces
+without end, and that was most of what they cost. Here the event loop decrypts, httptools parses, and a piece is one callback.
+Errors are httpx's, each made of the system's.
 """
 
 import asyncio
-import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, cast
+from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple, cast
 
 import httptools
 import httpx
 
-MOST_BUFFERED = 256 * 1024  # bytes of an answer that nobody has read yet; no more are taken from the connection
-HAPPY_EYEBALLS = 0.25  # seconds until the next address of a server is tried beside the one before
-HUNG_UP = "Server disconnected without sending a response."
-SocketOption = tuple[int, int, int]
+MOST_HEAD_BYTES = 64 << 10  # of an answer
+MOST_UNREAD = 256 << 10  # bytes of a body that wait to be read: beyond it, the server has to wait
+CLOSE_SECONDS = 1.0  # for the end of TLS
+_EYEBALLS_SECONDS = 0.25  # until a second address of a name is tried beside the first
+_HUNG_UP = "Server disconnected without sending a response."
+_CUT_OFF = "The server closed the connection before the end of its answer."
+
+SocketOptions = Sequence[tuple[int, int, int]]
 
 
-class HttpConnection(httpx.AsyncBaseTransport):
-    """Raises what httpx's own transport raises. `idle_seconds`: longest pause after which the connection is used again."""
-
-    def __init__(self, tls: ssl.SSLContext, idle_seconds: float, options: Sequence[SocketOption] = ()) -> None:
-        self._tls, self._idle_seconds, self._options = tls, idle_seconds, options
-        self._wire: _Wire | None = None
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
-        body = await request.aread()
-        wire = self._wire
-        if wire is None or not wire.is_usable(self._idle_seconds):
-            await self.aclose()
-            wire = self._wire = await self._dial(request.url, timeouts.get("connect"))
-        try:
-            await wire.send(_head(request) + body, timeouts.get("write"))
-            await wire.head(timeouts.get("read"))
-        except BaseException:
-            wire.abort()
-            raise
-        return httpx.Response(
-            wire.status,
-            headers=wire.headers,
-            stream=_Body(wire, timeouts.get("read")),
-            extensions={"http_version": b"HTTP/1.1"},
-        )
-
-    async def _dial(self, url: httpx.URL, seconds: float | None) -> "_Wire":
-        is_tls = url.scheme == "https"
-        loop = asyncio.get_running_loop()
-        more: dict[str, Any] = {"ssl": self._tls, "server_hostname": url.host} if is_tls else {}
-        if isinstance(loop, asyncio.BaseEventLoop):  # uvloop tries one address after the other
-            more["happy_eyeballs_delay"] = HAPPY_EYEBALLS
-        try:
-            async with asyncio.timeout(seconds):
-                _, wire = await loop.create_connection(
-                    _Wire, url.raw_host.decode(), url.port or (443 if is_tls else 80), **more
-                )
-        except TimeoutError as error:
-            raise httpx.ConnectTimeout(str(error)) from error
-        except OSError as error:
-            raise httpx.ConnectError(str(error)) from error
-        wire.set_options(self._options)
-        return wire
-
-    async def aclose(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
-            self._wire = None
+class _Head(NamedTuple):
+    status: int
+    headers: list[tuple[bytes, bytes]]
 
 
 class _Wire(asyncio.Protocol):
-    """The bytes of a connection. Pieces of an answer wait in it, up to MOST_BUFFERED, until they are read."""
+    """An open connection, with the answer that is being received. The event loop and the parser call it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self._news: asyncio.Future[None] | None = None
-        self._error: Exception | None = None
-        self._is_lost = self._is_paused = self._is_full = False
-        self._idle_since = self._loop.time()
+        self._transport = cast("asyncio.Transport", None)  # until `connection_made`
+        self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_paused = False
+        self.used_at = 0.0
         self._begin()
+        self._is_over = True  # nothing is asked yet
 
     def _begin(self) -> None:
-        """Forget the last answer."""
         self._parser = httptools.HttpResponseParser(self)
-        self.status, self.headers = 0, list[tuple[bytes, bytes]]()
-        self._pieces, self._size = list[bytes](), 0
-        self._has_head = self._has_ended = self._is_kept_alive = False
-        self._is_free = True
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head: _Head | None = None
+        self._head_size = 0
+        self._pieces: list[bytes] = []
+        self._unread = 0
+        self._error: httpx.TransportError | None = None
+        self._is_over = self._keeps_open = False
 
-    def set_options(self, options: Sequence[SocketOption]) -> None:
-        found: socket.socket | None = self._transport.get_extra_info("socket") if self._transport else None
-        for option in options if found is not None else ():
-            cast("socket.socket", found).setsockopt(*option)
+    @property
+    def is_idle(self) -> bool:
+        """True if it may carry another request."""
+        return self._is_over and self._keeps_open and not self._is_paused and not self._lost.done()
 
-    def is_usable(self, idle_seconds: float) -> bool:
-        """Return whether the next request can be sent on it."""
-        return self._is_free and not self._is_lost and self._loop.time() - self._idle_since <= idle_seconds
-
-    async def send(self, data: bytes, seconds: float | None) -> None:
-        """Return when the kernel has it all. Raises httpx.WriteTimeout, WriteError."""
-        self._is_free = False
-        if self._transport is not None:
-            self._transport.write(data)
-        try:
-            await self._until(lambda: not self._is_full, seconds)
-        except TimeoutError as error:
-            raise httpx.WriteTimeout(str(error)) from error
-
-    async def head(self, seconds: float | None) -> None:
-        """Return when `status` and `headers` are there. Raises httpx.ReadTimeout, ReadError, RemoteProtocolError."""
-        await self._read_until(lambda: self._has_head, seconds)
-        if not self._has_head:
-            raise self._failure()
-
-    async def piece(self, seconds: float | None) -> bytes:
-        """The next bytes of the body; nothing at its end. Raises as `head` does."""
-        await self._read_until(lambda: bool(self._pieces) or self._has_ended, seconds)
-        if not self._pieces:
-            if not self._has_ended:
-                raise self._failure()
-            return b""
-        data = b"".join(self._pieces)
-        self._pieces, self._size = [], 0
-        self._resume()
-        return data
-
-    def release(self) -> None:
-        """The answer is not read any further. If there is more of it, the connection is of no use any longer."""
-        if not self._has_ended or not self._is_kept_alive:
-            self.abort()
-            return
-        self._idle_since = self._loop.time()
+    def ask(self, request: bytes) -> None:
         self._begin()
-        self._resume()
+        self._transport.write(request)
 
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-        self._is_lost = True
+    async def read_head(self, seconds: float | None) -> _Head:
+        while self._head is None:
+            await self._wait(seconds)
+        return self._head
 
-    def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-        self._is_lost = True
-
-    async def _read_until(self, has_come: Callable[[], bool], seconds: float | None) -> None:
-        try:
-            await self._until(has_come, seconds)
-        except TimeoutError as error:
-            raise httpx.ReadTimeout(str(error)) from error
-
-    async def _until(self, is_true: Callable[[], bool], seconds: float | None) -> None:
-        """Return when it is true, or can never be. Raises TimeoutError."""
-        if is_true() or self._is_lost:
-            return
-        async with asyncio.timeout(seconds):
-            while not is_true() and not self._is_lost:
-                self._news = self._loop.create_future()
-                await self._news
-
-    def _failure(self) -> Exception:
-        if isinstance(self._error, httptools.HttpParserError):
-            failure: httpx.TransportError = httpx.RemoteProtocolError(str(self._error))
-        elif self._error is not None:
-            failure = httpx.ReadError(str(self._error))
-        elif self._has_head:
-            failure = httpx.RemoteProtocolError("peer closed connection without sending complete message body")
-        else:
-            failure = httpx.RemoteProtocolError(HUNG_UP)
-        failure.__cause__ = self._error
-        return failure
-
-    def _wake(self) -> None:
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
-
-    def _resume(self) -> None:
-        if self._is_paused and self._transport is not None:
+    async def read(self, seconds: float | None) -> bytes:
+        """All of the body that has come since; empty at its end."""
+        while not self._pieces and not self._is_over:
+            await self._wait(seconds)
+        piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces, self._unread = [], 0
+        if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
+        return piece
 
-    # Called by the event loop
+    async def _wait(self, seconds: float | None) -> None:
+        """Return when something has come. Raises what went wrong."""
+        if self._error is not None:
+            raise self._error
+        self._waiter = self._loop.create_future()
+        try:
+            async with nullcontext() if seconds is None else asyncio.timeout(seconds):
+                await self._waiter
+        except TimeoutError as error:
+            raise httpx.ReadTimeout("") from error
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _fail(self, error: httpx.TransportError, cause: BaseException | None = None) -> None:
+        if self._is_over or self._error is not None:
+            return
+        error.__cause__ = cause
+        self._error = error
+        self._wake()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    async def close(self) -> None:
+        self._transport.close()
+        await asyncio.wait([self._lost], timeout=CLOSE_SECONDS)
+        self._transport.abort()
+
+    # The event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(0)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are not its subclasses
 
     def data_received(self, data: bytes) -> None:
-        if self._is_free:  # nothing was asked for
-            self.abort()
+        if self._is_over:
+            self._transport.abort()  # nothing was asked
             return
+        if self._head is None:
+            self._head_size += len(data)
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse("the server switches protocols")
         except httptools.HttpParserError as error:
-            self._error = error
-            self.abort()
-        if self._size > MOST_BUFFERED and not self._is_paused and self._transport is not None:
+            self._refuse(str(error))
+        if self._head is None and self._head_size > MOST_HEAD_BYTES:
+            self._refuse("the head of the answer is too long")
+        if self._unread > MOST_UNREAD and not self._is_paused and not self._is_over:
             self._is_paused = True
             self._transport.pause_reading()
         self._wake()
 
-    def eof_received(self) -> bool:
-        return False
+    def _refuse(self, why: str) -> None:
+        self._keeps_open = False
+        self._fail(httpx.RemoteProtocolError(why))
+        self._transport.abort()
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self._error = self._error or error
-        self._is_lost = True
-        names = {name.lower() for name, _ in self.headers}
-        if self._has_head and error is None and not names & {b"content-length", b"transfer-encoding"}:
-            self._has_ended = True  # its end is the end of the answer
-        self._wake()
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._lost.done():
+            self._lost.set_result(None)
+        if exc is not None:
+            self._fail(httpx.ReadError(str(exc)), exc)
+        elif self._head is None:
+            self._fail(httpx.RemoteProtocolError(_HUNG_UP))
+        elif _has_length(self._headers):
+            self._fail(httpx.RemoteProtocolError(_CUT_OFF))
+        else:
+            self._is_over = True
+            self._wake()
 
-    def pause_writing(self) -> None:
-        self._is_full = True
-
-    def resume_writing(self) -> None:
-        self._is_full = False
-        self._wake()
-
-    # Called by the parser
+    # The parser
 
     def on_message_begin(self) -> None:
-        if self._has_ended:
-            raise ValueError("there is more than one answer")
+        if self._is_over:
+            raise ValueError("an answer that nobody has asked for")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name, value))
+        self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self.status = self._parser.get_status_code()
-        self._has_head = self.status >= 200
-        self._is_kept_alive = self._parser.should_keep_alive()
+        status = self._parser.get_status_code()
+        if status >= 200:
+            self._head = _Head(status, self._headers)
 
-    def on_body(self, data: bytes) -> None:
-        self._pieces.append(data)
-        self._size += len(data)
+    def on_body(self, body: bytes) -> None:
+        self._pieces.append(body)
+        self._unread += len(body)
 
     def on_message_complete(self) -> None:
-        self._has_ended = self._has_head
-        if not self._has_head:  # 100 and the like go before the answer
-            self.headers.clear()
+        if self._head is None:  # 100 Continue and the like
+            self._headers = []
+            return
+        self._is_over, self._keeps_open = True, self._parser.should_keep_alive()
+
+
+def _has_length(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Return whether the head of an answer tells where its body ends."""
+    return any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in headers)
+
+
+class HttpConnection(httpx.AsyncBaseTransport):
+    """A connection that is dialled for the first request, and anew after it was lost.
+
+    idle_seconds: it is not used again when it has been idle for longer.
+    """
+
+    def __init__(self, tls: ssl.SSLContext, options: SocketOptions, idle_seconds: float) -> None:
+        self._tls, self._options, self._idle_seconds = tls, options, idle_seconds
+        self._wire: _Wire | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True while it waits for the next request."""
+        return self._wire is not None and self._wire.is_idle
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; the answer's body is still to be read. Raises httpx.TransportError."""
+        timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
+        content = _encode(request, await request.aread())
+        wire = await self._open(request.url, timeouts.get("connect"))
+        try:
+            wire.ask(content)
+            head = await wire.read_head(timeouts.get("read"))
+        except BaseException:
+            wire.abort()
+            raise
+        return httpx.Response(head.status, headers=head.headers, stream=_Body(self, wire, timeouts.get("read")))
+
+    async def _open(self, url: httpx.URL, seconds: float | None) -> _Wire:
+        is_open, wire, self._wire = self.is_open, self._wire, None
+        if wire is not None and is_open and _clock() - wire.used_at <= self._idle_seconds:
+            return wire
+        if wire is not None:
+            wire.abort()
+        try:
+            async with nullcontext() if seconds is None else asyncio.timeout(seconds):
+                return await self._dial(url)
+        except TimeoutError as error:
+            raise httpx.ConnectTimeout("") from error
+        except OSError as error:  # ssl.SSLError is one
+            raise httpx.ConnectError(str(error)) from error
+
+    async def _dial(self, url: httpx.URL) -> _Wire:
+        loop, is_tls = asyncio.get_running_loop(), url.scheme == "https"
+        more: dict[str, Any] = {"ssl": self._tls, "server_hostname": url.host} if is_tls else {}
+        if isinstance(loop, asyncio.BaseEventLoop):  # uvloop tries one address after the other
+            more["happy_eyeballs_delay"] = _EYEBALLS_SECONDS
+        transport, wire = await loop.create_connection(_Wire, url.host, url.port or (443 if is_tls else 80), **more)
+        for option in self._options:
+            transport.get_extra_info("socket").setsockopt(*option)
+        return wire
+
+    def release(self, wire: _Wire) -> None:
+        """The answer was read, or is given up."""
+        if wire.is_idle:
+            wire.used_at, self._wire = _clock(), wire
+        else:
+            wire.abort()
+
+    async def aclose(self) -> None:
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of an answer, as it comes."""
+    """The body of an answer."""
 
-    def __init__(self, wire: _Wire, seconds: float | None) -> None:
-        self._wire, self._seconds = wire, seconds
+    def __init__(self, connection: HttpConnection, wire: _Wire, seconds: float | None) -> None:
+        self._connection, self._wire, self._seconds = connection, wire, seconds
         self._is_open = True
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            while piece := await self._wire.piece(self._seconds):
-                yield piece
-        except BaseException:
-            await self.aclose()
-            raise
+        while piece := await self._wire.read(self._seconds):
+            yield piece
 
     async def aclose(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._wire.release()
+            self._connection.release(self._wire)
 
 
-def _head(request: httpx.Request) -> bytes:
-    target = b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.url.raw_path)
-    return target + b"".join(b"%b: %b\r\n" % header for header in request.headers.raw) + b"\r\n"
+def _encode(request: httpx.Request, body: bytes) -> bytes:
+    """The request as it is sent. LocalProtocolError for a header that would begin another line."""
+    lines = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)]
+    lines += [b"%b: %b" % header for header in request.headers.raw]
+    if any(b"\r" in line or b"\n" in line for line in lines):
+        raise httpx.LocalProtocolError("a header has a line break")
+    return b"%b\r\n\r\n%b" % (b"\r\n".join(lines), body)
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()

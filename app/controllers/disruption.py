@@ -20,6 +20,7 @@ from app.store import Key, Mirror
 
 class DisruptionController:
     component = "controllermanager"
+    kinds = frozenset({PODS.resource, BUDGETS.resource})
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror

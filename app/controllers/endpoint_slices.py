@@ -35,6 +35,7 @@ _Label = tuple[str, str, str]  # namespace, key, value
 
 class EndpointSliceController:
     component = "endpoint-slice-controller"
+    kinds = frozenset({PODS.resource, SERVICES.resource, SLICES.resource})
 
     def __init__(self, mirror: Mirror, random_name: Names = random_name) -> None:
         self._mirror, self._random_name = mirror, random_name

@@ -6,8 +6,8 @@ their write sets share transactions. What was planned from a stale mirror is ref
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, nullcontext
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable
@@ -48,6 +48,13 @@ class Controller(Protocol):
 
     def reconcile(self, key: Key, now: datetime, /) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]]:
         """Plan what to do about a key, from the mirror and the caches; each item is one write set. Awaited if it reads more."""
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A controller that is told of changes of some kinds only. Most changes are of pods, which concern few controllers."""
+
+    kinds: Collection[str]
 
 
 @runtime_checkable
@@ -104,7 +111,7 @@ class Runner:
         self._pause: _Pause | None = None  # of the loop
         self._unsure = False  # a commit may have happened that the mirror does not show
         self._wake = asyncio.Event()
-        mirror.listen(self._changed)
+        mirror.listen(self._changed, controller.kinds if isinstance(controller, Selective) else None)
         if isinstance(controller, Forgetting):
             mirror.listen_to_dormancy(controller.on_dormancy)
 
@@ -222,9 +229,12 @@ class Runner:
         return await self._execute_all(key, await self._plan(key))
 
     async def _work_under_lock(self, key: Key, locks: Serialized) -> list[BaseException | None]:
+        lock = locks.lock(key)
+        if isinstance(lock, nullcontext):
+            return await self._work(key)
         async with AsyncExitStack() as stack:
             with self._waiting():
-                await stack.enter_async_context(locks.lock(key))
+                await stack.enter_async_context(lock)
             if not self._unsure:
                 return await self._work(key)
         self.enqueue(key)  # who had the lock does not know what it wrote: that has to be seen first
@@ -251,8 +261,8 @@ class Runner:
     async def _execute_all(self, key: Key, items: Sequence[PlannedWrite]) -> list[BaseException | None]:
         """Return what became of each. The first are on their way to the database while the next are put into writing."""
         tasks: list[asyncio.Task[None]] = []
-        if not items:
-            return []
+        if len(items) < 2:
+            return [await self._execute_alone(key, item) for item in items]
         try:
             for item in items:
                 tasks.append(asyncio.create_task(self._execute(key, item)))
@@ -263,6 +273,13 @@ class Runner:
             await asyncio.gather(*tasks, return_exceptions=True)
             raise
         return await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _execute_alone(self, key: Key, item: PlannedWrite) -> BaseException | None:
+        try:
+            await self._execute(key, item)
+        except Exception as error:
+            return error
+        return None
 
     async def _execute(self, key: Key, item: PlannedWrite) -> None:
         try:
@@ -365,7 +382,9 @@ def _has_more(planned: Sequence[PlannedWrite], now: datetime) -> bool:
 def _worst_failure(results: Sequence[BaseException | None]) -> BaseException | None:
     """Return what to say of several write sets: that nobody knows what became of one must not be lost behind a refusal."""
     failures = [each for each in results if each is not None]
-    return next((each for each in failures if isinstance(each, OutcomeUnknown)), failures[0] if failures else None)
+    if not failures:
+        return None
+    return next((each for each in failures if isinstance(each, OutcomeUnknown)), failures[0])
 
 
 def _round_up(moment: datetime) -> datetime:

@@ -38,7 +38,7 @@ class _Frozen(msgspec.StructMeta):
     """Tells type checkers that what inherits from `Struct` is frozen, as it is."""
 
 
-class Struct(msgspec.Struct, metaclass=_Frozen, frozen=True, omit_defaults=True, rename=wire_name):
+class Struct(msgspec.Struct, metaclass=_Frozen, frozen=True, omit_defaults=True, rename=wire_name, gc=False):
     """The base of every part of an object."""
 
 

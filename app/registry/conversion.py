@@ -10,9 +10,10 @@ Decision: docs/decisions/0039-conversion-at-the-stores-edge.md.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from app.machinery.base import Kind, Object
 from app.machinery.custom.completion import prune_content

@@ -115,6 +115,8 @@ class Draft:
 
     def done(self, writes: Sequence[Write], revisions: Sequence[int]) -> None:
         """Remember what was written, in the version that is stored now."""
+        if not self._seen:
+            return
         stored = {
             write.key.name: replace(write.object, metadata=replace(write.object.metadata, resource_version=str(number)))
             for write, number in zip(writes, revisions, strict=True)

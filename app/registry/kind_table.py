@@ -38,7 +38,7 @@ class KindTable:
                 self._second_versions.setdefault(kind.storage.resource, []).append(kind)
         for each in self.definitions():
             self._changed(Key(DEFINITIONS.resource, "", each.metadata.name), None, each)
-        mirror.listen(self._changed)
+        mirror.listen(self._changed, {DEFINITIONS.resource})
 
     def definitions(self) -> list[CustomResourceDefinition]:
         return cast("list[CustomResourceDefinition]", list(self.mirror.all(DEFINITIONS.resource)))

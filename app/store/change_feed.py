@@ -21,7 +21,7 @@ POLL_SECONDS = 1.0
 LOSSES = 16  # that wait to be reported
 
 
-class SelectorIndex(msgspec.Struct, frozen=True, omit_defaults=True):
+class SelectorIndex(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What selectors look at: an object's labels, and its kind's selectable fields."""
 
     labels: dict[str, str] = {}
@@ -35,6 +35,13 @@ decode_selector_index = _DECODER.decode
 def encode_label(name: str, value: str) -> str:
     """Return a label or field as it stands in the JSON of a selector index."""
     return msgspec.json.encode({name: value})[1:-1].decode()
+
+
+_NODE = "spec.nodeName"
+
+
+def _has_no_node(selector_index: SelectorIndex | str | None) -> bool:
+    return selector_index is None or (isinstance(selector_index, str) and f'"{_NODE}"' not in selector_index)
 
 
 class Change:
@@ -94,6 +101,13 @@ class Change:
             self._old_selector_index = decode_selector_index(self._old_selector_index)
         return self._old_selector_index
 
+    def nodes(self) -> list[str]:
+        """The node that the object is bound to, and the one before. Most kinds have none: their indexes are not decoded."""
+        if _has_no_node(self._selector_index) and _has_no_node(self._old_selector_index):
+            return []
+        indexes = (self.selector_index, self.old_selector_index)
+        return [node for each in indexes if each is not None and (node := each.fields.get(_NODE))]
+
     @property
     def wire(self) -> bytes:
         """The object as clients see it, made once for all watchers."""
@@ -116,13 +130,10 @@ def topic_of(kind: str, node: str | None = None) -> str:
     return f"{kind}@{node}" if node else kind
 
 
-def topics(change: Change) -> set[str]:
-    """The topics that a change belongs to: a fleet of agents must not wake for every pod."""
-    kind, selector_index, old = change.key.kind, change.selector_index, change.old_selector_index
-    found = {kind, topic_of(kind, selector_index.fields.get("spec.nodeName"))}
-    if old is not None:
-        found.add(topic_of(kind, old.fields.get("spec.nodeName")))
-    return found
+def topics(change: Change) -> tuple[str, ...]:
+    """The topics that a change belongs to, its kind first: a fleet of agents must not wake for every pod."""
+    kind, nodes = change.key.kind, change.nodes()
+    return (kind, *{topic_of(kind, node) for node in nodes}) if nodes else (kind,)
 
 
 class ChangeBuffer:
@@ -135,27 +146,35 @@ class ChangeBuffer:
     def start_at(self, revision: int) -> None:
         """Empty, and holding nothing at or before `revision`."""
         self._size = 0
-        self._order: deque[tuple[Change, set[str]]] = deque()
+        self._order: deque[tuple[Change, tuple[str, ...]]] = deque()
         self._topics: dict[str, deque[Change]] = {}
+        self._newest: dict[Key, Change] = {}  # of what is bound to a node
         self.floor = revision
 
     @property
     def knows_topics(self) -> bool:
         return self._limit > 0
 
-    def add(self, change: Change) -> set[str]:
+    def add(self, change: Change) -> tuple[str, ...]:
         """Take in a change; its topics, for whoever wakes watchers. Without room for any, only its kind."""
         if not self.knows_topics:
             self.floor = change.revision
-            return {change.key.kind}
+            return (change.key.kind,)
         belongs = topics(change)
         self._order.append((change, belongs))
         for topic in belongs:
-            self._topics.setdefault(topic, deque()).append(change)
+            (self._topics.get(topic) or self._begin(topic)).append(change)
+        if len(belongs) > 1:
+            self._newest[change.key] = change
         self._size += len(change.body)
         while self._size > self._limit and self._order:
             self._forget_oldest()
         return belongs
+
+    def _begin(self, topic: str) -> deque[Change]:
+        begun: deque[Change] = deque()
+        self._topics[topic] = begun
+        return begun
 
     def count_after(self, revision: int) -> int:
         return sum(change.revision > revision for change, _ in self._order)
@@ -166,8 +185,14 @@ class ChangeBuffer:
             self._topics[topic].popleft()
             if not self._topics[topic]:
                 del self._topics[topic]
+        if self._newest.get(oldest.key) is oldest:
+            del self._newest[oldest.key]
         self._size -= len(oldest.body)
         self.floor = max(self.floor, oldest.revision)  # which is above what came before a new timeline
+
+    def newest(self, key: Key) -> Change | None:
+        """The newest change of an object that is bound to a node; None if it is not held."""
+        return self._newest.get(key)
 
     def after(self, topic: str, revision: int) -> list[Change] | None:
         """The topic's changes after a revision, or None when the ring does not reach back that far."""
@@ -346,7 +371,7 @@ class Feed:
             return
         woken = {""}
         for change in changes:
-            woken |= self._buffer.add(change)
+            woken.update(self._buffer.add(change))
         before, self.cursor = self.cursor, cursor
         for listener in self._listeners:
             listener(changes)
@@ -360,6 +385,10 @@ class Feed:
     def after(self, topic: str, revision: int) -> list[Change] | None:
         """Changes of a topic after a revision, up to the cursor; None when only history has them."""
         return self._buffer.after(topic, revision)
+
+    def newest(self, key: Key) -> Change | None:
+        """The newest change of an object that is bound to a node, as of the cursor; None if it is not in memory."""
+        return self._buffer.newest(key)
 
     async def changed(self, topic: str = "") -> None:
         """Return at the next delivery of changes of a topic, or at any."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeVar
 from uuid import uuid4
 
 import asyncpg
@@ -31,6 +31,7 @@ from app.store.packing.packing import Contents, pack
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
+T = TypeVar("T")
 
 MUST_NOT_EXIST = 0
 MUST_LIVE = -1  # exist, and not be on its way out
@@ -41,8 +42,7 @@ LAST_SECONDS = 1.0  # for telling who has written, when the writer is stopped
 COMMIT_SECONDS = 30.0  # longer than the server waits for a lock: beyond it, the network has swallowed the answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One object's next version, or, as `precondition`, only a demand on an object.
 
     expected: MUST_NOT_EXIST, MUST_LIVE (guards), or the revision that the writer has seen.
@@ -54,7 +54,7 @@ class Write:
     expected: int
     uid: str = ""
     body: bytes = b""
-    selector_index: SelectorIndex = SelectorIndex()  # noqa: RUF009 - frozen
+    selector_index: SelectorIndex = SelectorIndex()
     old_selector_index: SelectorIndex | None = None
     owner: str | None = None
     node: str | None = None
@@ -341,7 +341,7 @@ _CALL = """select previous, refused
 _encode = msgspec.json.Encoder().encode
 
 
-def _columns(batch: list[_PendingSet], keys: KeyRing) -> tuple[list[object], ...]:
+def _columns(batch: list[_PendingSet], keys: KeyRing) -> tuple[list[object] | None, ...]:
     """The batch as the arrays of the commit function, in the order of its parameters."""
     rows = [(index, write) for index, waiting in enumerate(batch) for write in waiting.writes]
     writes = [write for _, write in rows]
@@ -356,9 +356,9 @@ def _columns(batch: list[_PendingSet], keys: KeyRing) -> tuple[list[object], ...
         [write.expected for write in writes],
         [body for _, _, body in stored],
         [index for index, _, _ in stored],
-        [old_index for _, old_index, _ in stored],
-        [write.owner for write in writes],
-        [write.node for write in writes],
+        _column([old_index for _, old_index, _ in stored]),
+        _column([write.owner for write in writes]),
+        _column([write.node for write in writes]),
         [write.deleting for write in writes],
     )
 
@@ -381,6 +381,11 @@ def _has_moved(write: Write) -> bool:
     return bool(old) and old != write.node
 
 
-def _dormancy_columns(batch: list[_PendingSet]) -> tuple[list[object], ...]:
+def _dormancy_columns(batch: list[_PendingSet]) -> tuple[list[object] | None, ...]:
     writes = [write for waiting in batch for write in waiting.writes]
-    return [write.dormant for write in writes], [write.expires_at for write in writes]
+    return _column([write.dormant for write in writes]), _column([write.expires_at for write in writes])
+
+
+def _column(values: list[T | None]) -> list[T | None] | None:
+    """None for a column of nulls, which is the same to `unnest`: each value of an array costs both ends something."""
+    return None if values.count(None) == len(values) else values

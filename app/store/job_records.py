@@ -13,7 +13,7 @@ import asyncpg
 import msgspec
 
 from app.plans.jobs.job_record import MOST_ATTEMPTS, MOST_RESTARTS, Attempt, JobSummary, Restart
-from app.store.change_feed import decode_selector_index
+from app.store.change_feed import decode_selector_index, encode_label
 from app.store.errors import call_database
 from app.store.packing.packing import BODY_SIZE, PACKED, SIZE, Contents, pack_body, unpack, unpack_body
 from app.structured_logging import Logger
@@ -114,7 +114,7 @@ _NEXT = f"""select coalesce((select revision from job_recorder), 0) as after, (s
     ) sized where before <= $2) as up_to"""
 _RESTARTED = b'"lastState":{"terminated"'  # in the stored JSON of a pod with a container that was restarted
 _ENDS = (b'"type":"Complete"', b'"type":"Failed"')  # in that of a Job with a condition that ends it
-_PHASES = frozenset({"Succeeded", "Failed"})  # of a pod that has ended
+_ENDED = tuple(encode_label("status.phase", phase) for phase in ("Succeeded", "Failed"))  # in the index of an ended pod
 _TERMINAL = "in ('Succeeded', 'Failed')"
 
 
@@ -124,7 +124,7 @@ def _field(marks: str, name: str) -> str:
 
 
 _VERSIONS = """select kind, revision, change, marks, old_marks, body, recorded_at from versions
-    where revision > $1 and revision <= $2 and (kind = 'jobs.batch' and change <> 'A' or kind = 'pods') order by revision"""
+    where revision > $1 and revision <= $2 and change <> 'A' and kind in ('jobs.batch', 'pods') order by revision"""
 _ADVANCE = """insert into job_recorder (id, revision) values (1, $2)
     on conflict (id) do update set revision = excluded.revision where job_recorder.revision = $1 returning 1"""
 _PUT_JOBS = """insert into job_records
@@ -418,7 +418,7 @@ def _contents(selector_index: str, old_selector_index: str | None, stored: bytes
 
 
 def _has_ended(selector_index: str) -> bool:
-    return decode_selector_index(selector_index).fields.get("status.phase") in _PHASES
+    return any(each in selector_index for each in _ENDED)
 
 
 def _job_version(row: asyncpg.Record | None) -> Version | None:

@@ -5,7 +5,7 @@ revisions it was planned from, so a stale plan is refused, never applied.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -90,7 +90,8 @@ class Mirror:
         self._objects: dict[str, dict[Key, Object]] = {kind: {} for kind in types}
         self._owned: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
         self._owned_short: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
-        self._listeners: list[Listener] = []
+        self._listeners: list[tuple[Listener, Collection[str] | None]] = []
+        self._listeners_of: dict[str, tuple[Listener, ...]] = {}  # by kind; found out at its first change
         self.revision = 0
         self._missed_changes: list[Change] | None = None
 
@@ -98,8 +99,15 @@ class Mirror:
         """Return whether objects of a kind are in it."""
         return kind in self._objects
 
-    def listen(self, listener: Listener) -> None:
-        self._listeners.append(listener)
+    def listen(self, listener: Listener, kinds: Collection[str] | None = None) -> None:
+        """Tell a listener of every change, or of those of some kinds. Who came first is told first."""
+        self._listeners.append((listener, kinds))
+        self._listeners_of.clear()
+
+    def _find_listeners(self, kind: str) -> tuple[Listener, ...]:
+        found = tuple(each for each, kinds in self._listeners if kinds is None or kind in kinds)
+        self._listeners_of[kind] = found
+        return found
 
     def listen_to_dormancy(self, listener: DormancyListener) -> None:
         self._dormancy_listeners.append(listener)
@@ -336,7 +344,7 @@ class Mirror:
             if uid := controller_uid(now):
                 self._owned[uid][key] = now
         if before is not now:
-            for listener in self._listeners:
+            for listener in self._listeners_of.get(key.kind) or self._find_listeners(key.kind):
                 listener(key, before, now)
 
     def _note_owner(self, key: Key, before: Object | None, now: Object | None) -> None:

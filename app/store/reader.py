@@ -252,19 +252,20 @@ class Reader:
         return found
 
     async def history(
-        self, after: int, up_to: int | None, timeline: int | None = None
+        self, after: int, up_to: int | None, timeline: int | None = None, without: str = ""
     ) -> tuple[Sequence[Change], int, bool]:
         """The changes in (after, up_to] in order, the revision up to which they are complete, and whether there are more.
 
         Compacted if some of them are gone, be it only of Secrets: whoever follows all kinds would miss a deletion. As in
         `history_of`, the floor is read in the statement that reads the rows. Given a timeline, NewTimeline if there is a
-        newer one, or if `after` was not given out here.
+        newer one, or if `after` was not given out here. Changes of the kind `without` are left out.
         """
         sql = """select c.revision as store_revision, greatest(c.floor, c.secrets_floor) as floor, c.timeline, x.*
             from counter c left join lateral (
-            select * from versions where revision > $1 and revision <= coalesce($2, c.revision) order by revision limit $3
+            select revision, kind, namespace, name, uid, change, marks, old_marks, body, previous from versions
+            where revision > $1 and revision <= coalesce($2, c.revision) and kind <> $4 order by revision limit $3
             ) x on true"""
-        rows = await self._pool.fetch(sql, after, up_to, HISTORY_ROWS)
+        rows = await self._pool.fetch(sql, after, up_to, HISTORY_ROWS, without)
         if timeline is not None and (timeline != rows[0]["timeline"] or rows[0]["store_revision"] < after):
             raise NewTimeline
         changes = self._changes(rows, after)

@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 import asyncpg
 
+from app.kinds.core.event import KIND as EVENTS
 from app.metrics.registry import MetricsRegistry
 from app.store import notifications, timeline
 from app.store.batching_loader import BatchingLoader
@@ -80,6 +81,8 @@ class Store:
         self.usage = NodeUsageReports(pool)
         self.agent_calls = AgentCalls(pool)
         self.log_growth = LogGrowth()
+        # Without a ring nobody watches through this process, and mirrors hold no events, which are half of all changes.
+        self._unfollowed = "" if ring_bytes else EVENTS.resource
         self.feed = Feed(self._history, ring_bytes, self._check_timeline)
         self.metrics = MetricsRegistry()
         self.writer = Writer(self._connect_writer, self.feed, self.metrics, self.keys)
@@ -92,7 +95,7 @@ class Store:
         self._listing = asyncio.Semaphore(max(pool.get_max_size() // 2, 1))
 
     async def _history(self, after: int, up_to: int | None) -> tuple[Sequence[Change], int, bool]:
-        return await self.reader.history(after, up_to, self.feed.timeline)
+        return await self.reader.history(after, up_to, self.feed.timeline, self._unfollowed)
 
     async def check_timeline(self, connection: timeline.Connection) -> None:
         """Called on every new connection before it is used: is this still the database that the process knows?"""
@@ -130,6 +133,14 @@ class Store:
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, StoredObject]:
         return await call_database(self.reader.get_many(keys))
+
+    def remembered(self, key: Key) -> Change | None:
+        """The newest version of an object on a node, as this process knows it; None if it does not, or the object is gone.
+
+        For who writes the next version, and looks into the database if that is refused.
+        """
+        change = self.feed.newest(key)
+        return None if change is None or change.change == "D" else change
 
     async def list(self, query: Query) -> Page:
         """One page. Compacted if it shall show a revision that is no longer known."""

@@ -1,131 +1,204 @@
-"""What a server may do to a connection of the client. Against a server of real sockets, which sends what it is told."""
+"""One HTTP connection, against a server that sends what the test says, byte for byte."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import httpx
 import pytest
 
-from app.client.api import Api, UnreachableError
-from app.client.http_connection import MOST_BUFFERED
+from app.client.http_connection import MOST_HEAD_BYTES, MOST_UNREAD, HttpConnection
 
+OK = b"HTTP/1.1 200 OK\r\n"
 PATIENCE = 30
-WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-class Script:
-    """What to answer to each request, in order, over all connections. A None in an answer hangs up. `dialled`: so often."""
-
-    def __init__(self, *answers: Sequence[bytes | None]) -> None:
-        self._answers = list(answers)
-        self.dialled = 0
-        self.asked: list[bytes] = []
-        self.hung_up = asyncio.Event()
-
-    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.dialled += 1
-        try:
-            while self._answers:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = next(
-                    (int(line[15:]) for line in head.lower().split(b"\r\n") if line[:15] == b"content-length:"), 0
-                )
-                self.asked.append(head + await reader.readexactly(length))
-                for piece in self._answers.pop(0):
-                    if piece is None:
-                        return
-                    writer.write(piece)
-                    await writer.drain()
-                    await asyncio.sleep(0)
-            await reader.read()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
-        finally:
-            writer.close()
-            self.hung_up.set()
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def talking(script: Script) -> AsyncIterator[Api]:
+async def connected(talk: Talk, idle_seconds: float = 60.0) -> AsyncIterator[tuple[HttpConnection, str]]:
+    """A connection, and the address of a server that has `talk` with each that dials."""
     tasks: set[asyncio.Task[None]] = set()
 
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.add(asyncio.create_task(script.converse(reader, writer)))
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await talk(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return
+        finally:
+            writer.close()
 
-    listening = await asyncio.start_server(accept, "127.0.0.1", 0)
-    api = Api(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.create_task(converse(reader, writer)))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    made = HttpConnection(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), (), idle_seconds)
     try:
         async with asyncio.timeout(PATIENCE):
-            yield api
+            yield made, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
     finally:
-        await api.close()
-        listening.close()
+        await made.aclose()
+        server.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@pytest.mark.parametrize(
-    ("answer", "dialled"),
-    [
-        pytest.param([WHOLE], 1, id="whole"),
-        pytest.param([WHOLE[:20], WHOLE[20:-1], WHOLE[-1:]], 1, id="in pieces"),
-        pytest.param([CHUNKED, b"1\r\n{\r\n", b"1\r\n}\r\n0\r\n\r\n"], 1, id="chunks"),
-        pytest.param([b"HTTP/1.1 100 Continue\r\nX: y\r\n\r\n", WHOLE], 1, id="after a word before it"),
-        pytest.param([b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"], 2, id="the last one"),
-        pytest.param([b"HTTP/1.1 200 OK\r\n\r\n", b"{", b"}", None], 2, id="until the end"),
-        pytest.param([WHOLE, None], 2, id="and hangs up"),
-        pytest.param([WHOLE + b"HTTP"], 2, id="and says more"),
-    ],
-)
-async def test_an_answer_is_read_however_it_comes(answer: Sequence[bytes | None], dialled: int) -> None:
-    script = Script(answer, [WHOLE])
-    async with talking(script) as api:
-        assert await api.request("GET", "/x") == b"{}"
-        if None in answer:
-            await script.hung_up.wait()
-            for _ in range(10):  # turns of the loop in which the client hears of it
-                await asyncio.sleep(0)
-        assert await api.request("POST", "/y?a=b", {"c": 1}) == b"{}"
+def answering(*answers: bytes) -> Talk:
+    """Each request gets the next answer; after the last the connection ends."""
 
-    assert script.dialled == dialled
-    assert script.asked[1].startswith(b"POST /y?a=b HTTP/1.1\r\n")
-    assert script.asked[1].endswith(b'\r\n\r\n{"c":1}')
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in answers:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            await writer.drain()
+
+    return talk
+
+
+async def ask(connection: HttpConnection, url: str, seconds: float | None = None) -> httpx.Response:
+    request = httpx.Request("GET", url, extensions={"timeout": {"connect": 5.0, "read": seconds}})
+    response = await connection.handle_async_request(request)
+    try:
+        await response.aread()
+    finally:
+        await response.aclose()
+    return response
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        pytest.param([None], id="nothing"),
-        pytest.param([WHOLE[:20], None], id="half a head"),
-        pytest.param([WHOLE[:-1], None], id="half a body"),
-        pytest.param([CHUNKED, b"1\r\n{\r\n", None], id="half of the chunks"),
-        pytest.param([b"SSH-2.0-OpenSSH_9.2\r\n"], id="another protocol"),
+        pytest.param(OK + b"Content-Length: 5\r\n\r\nhello", id="with its length"),
+        pytest.param(OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", id="in chunks"),
+        pytest.param(OK + b"\r\nhello", id="until the end of the connection"),
+        pytest.param(b"HTTP/1.0 200 OK\r\n\r\nhello", id="of an old server"),
+        pytest.param(b"HTTP/1.1 100 Continue\r\n\r\n" + OK + b"Content-Length: 5\r\n\r\nhello", id="after a 100"),
     ],
 )
-async def test_half_an_answer_is_an_error_and_the_next_request_dials_anew(answer: Sequence[bytes | None]) -> None:
-    script = Script(answer, [WHOLE])
-    async with talking(script) as api:
-        with pytest.raises(UnreachableError):
-            await api.request("GET", "/x")
-        assert await api.request("GET", "/x") == b"{}"
-
-    assert script.dialled == 2
+async def test_a_body_is_read_to_its_end(answer: bytes) -> None:
+    async with connected(answering(answer)) as (connection, url):
+        response = await ask(connection, url)
+        assert (response.status_code, response.content) == (200, b"hello")
 
 
-async def test_more_than_is_read_stays_with_the_server() -> None:
-    """The whole of it comes all the same, and so does what is sent to a server that reads slowly."""
-    size = 40 * MOST_BUFFERED
-    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size
-    script = Script([head, b"x" * size], [WHOLE], [WHOLE])
-    async with talking(script) as api:
-        async with api.stream("/x") as pieces:
-            got = [len(piece) async for piece in pieces]
-        assert await api.request("POST", "/y", "y" * size) == b"{}"
-        assert await api.request("GET", "/x") == b"{}"
+async def test_headers_and_status_are_the_servers() -> None:
+    answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nX-Two: a\r\nX-Two: b\r\n\r\n"
+    async with connected(answering(answer)) as (connection, url):
+        response = await ask(connection, url)
+        assert response.status_code == 404
+        assert response.headers.get_list("x-two") == ["a", "b"]
 
-    assert sum(got) == size
-    assert max(got) <= 3 * MOST_BUFFERED
-    assert script.asked[1].endswith(b'y"')
-    assert script.dialled == 1
+
+async def test_a_request_is_sent_as_it_was_made() -> None:
+    received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        received.set_result(head + await reader.readexactly(2))
+        writer.write(OK + b"Content-Length: 0\r\n\r\n")
+
+    async with connected(talk) as (connection, url):
+        request = httpx.Request("POST", f"{url}?a=%20", content=b"{}", headers={"X-One": "1"})
+        await connection.handle_async_request(request)
+        head, _, body = (await received).partition(b"\r\n\r\n")
+    line, *headers = head.split(b"\r\n")
+    assert line == b"POST /x?a=%20 HTTP/1.1"
+    assert {b"X-One: 1", b"Content-Length: 2"} <= set(headers)
+    assert body == b"{}"
+
+
+async def _ports(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer each request with the client's port: another one, another connection."""
+    while True:
+        await reader.readuntil(b"\r\n\r\n")
+        port = b"%d" % writer.get_extra_info("peername")[1]
+        writer.write(OK + b"Content-Length: %d\r\n\r\n%b" % (len(port), port))
+
+
+async def test_it_stays_open_for_the_next_request_unless_it_was_idle_for_too_long() -> None:
+    async with connected(_ports) as (connection, url):
+        assert len({(await ask(connection, url)).content for _ in range(3)}) == 1
+    async with connected(_ports, idle_seconds=-1.0) as (connection, url):
+        assert len({(await ask(connection, url)).content for _ in range(3)}) == 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(OK + b"Content-Length: 0\r\nConnection: close\r\n\r\n", id="the server says close"),
+        pytest.param(OK + b"Content-Length: 0\r\n\r\n", id="the server hangs up"),
+        pytest.param(OK + b"Content-Length: 0\r\n\r\nHTTP/1.1 408 Late\r\n\r\n", id="the server goes on talking"),
+    ],
+)
+async def test_one_that_cannot_go_on_is_dialled_anew(answer: bytes) -> None:
+    async with connected(answering(answer)) as (connection, url):
+        for _ in range(3):
+            assert (await ask(connection, url)).status_code == 200
+            while connection.is_open:  # noqa: ASYNC110 - its end is the event
+                await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        pytest.param(b"", "disconnected without sending a response", id="nothing"),
+        pytest.param(b"HTTP/1.1 200", "disconnected without sending a response", id="half a head"),
+        pytest.param(OK + b"Content-Length: 9\r\n\r\nhello", "before the end of its answer", id="half a body"),
+        pytest.param(
+            OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "before the end of its answer", id="no last chunk"
+        ),
+        pytest.param(b"SSH-2.0-OpenSSH_9.9\r\n", "Expected HTTP", id="no HTTP"),
+        pytest.param(OK + b"X: " + b"x" * (MOST_HEAD_BYTES + 1), "too long", id="a head without end"),
+    ],
+)
+async def test_what_is_no_whole_answer_is_an_error(answer: bytes, error: str) -> None:
+    async with connected(answering(answer)) as (connection, url):
+        with pytest.raises(httpx.RemoteProtocolError, match=error):
+            await ask(connection, url)
+
+
+async def test_a_server_that_says_nothing_is_waited_for_only_so_long() -> None:
+    async def talk(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async with connected(talk) as (connection, url):
+        with pytest.raises(httpx.ReadTimeout):
+            await ask(connection, url, seconds=0.01)
+
+
+async def test_nobody_there_is_an_error_of_the_system() -> None:
+    async with connected(_ports) as (connection, _):
+        with pytest.raises(httpx.ConnectError) as raised:
+            await ask(connection, "http://127.0.0.1:9/")
+        assert isinstance(raised.value.__cause__, ConnectionRefusedError)
+
+
+async def test_a_header_with_a_line_break_is_not_sent() -> None:
+    async with connected(_ports) as (connection, url):
+        with pytest.raises(httpx.LocalProtocolError):
+            await connection.handle_async_request(httpx.Request("GET", url, headers={"X": "a\r\nY: b"}))
+
+
+async def test_a_body_that_is_not_read_holds_up_the_server() -> None:
+    sent = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK + b"Content-Length: %d\r\n\r\n" % (200 * MOST_UNREAD))
+        for _ in range(200):
+            writer.write(b"x" * MOST_UNREAD)
+            await writer.drain()
+            sent += 1
+
+    async with connected(talk) as (connection, url):
+        response = await connection.handle_async_request(httpx.Request("GET", url))
+        before = -1
+        while before < sent:  # until it stands still
+            before = sent
+            for _ in range(100):
+                await asyncio.sleep(0)
+        assert sent < 200
+        body = await response.aread()
+        assert len(body) == 200 * MOST_UNREAD

@@ -180,6 +180,10 @@ async def test_a_stale_plan_is_refused_and_made_again(registry: Registry, other:
         await loop.looked(4)
         assert (await get(registry, CONFIGMAPS, "number")).data["value"] == "18"
 
+        async def waits() -> bool:
+            return KEY in loop.runner.delayed.due
+
+        await until(registry, waits)  # a plan under way would be refused when the clock has moved
         loop.mirror.is_paused = False
 
         async def done() -> bool:

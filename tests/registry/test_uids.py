@@ -1,12 +1,14 @@
-"""UIDs: no two objects have the same, whichever process made them."""
+"""UIDs and random parts of names: no two objects have the same UID, whichever process made them."""
 
 import os
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from uuid import UUID
 
-from app.registry.uids import new_uid
+from app.registry.uids import new_uid, random_letters, uid_of
 
 ROOT = Path(__file__).parents[2]
 # A process that has made one, and so holds more for the next ones, forks twice; each of the three makes some.
@@ -45,3 +47,21 @@ def test_importing_makes_none() -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout == "0\n"
+
+
+def test_a_uid_is_that_of_the_library() -> None:
+    for noise in (bytes(16), b"\xff" * 16, *(os.urandom(16) for _ in range(500))):
+        assert uid_of(noise) == str(UUID(bytes=noise, version=4))
+
+
+def test_letters_are_kubernetes_own_and_as_likely_as_each_other() -> None:
+    letters = random_letters(54_000)
+    assert re.fullmatch("[bcdfghjklmnpqrstvwxz2456789]+", letters)
+    counts = Counter(letters)
+    assert len(counts) == 27
+    assert max(counts.values()) < 2_000 * 1.2  # nine standard deviations
+    assert min(counts.values()) > 2_000 * 0.8
+
+
+def test_no_two_names_are_likely_to_be_the_same() -> None:
+    assert len({random_letters(10) for _ in range(2_000)}) == 2_000

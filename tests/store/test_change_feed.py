@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from app.store import Change, Compacted, Feed, SelectorIndex, Store, Unavailable, open_store
 from app.store.change_feed import POLL_SECONDS, ChangeBuffer

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from app.store import Conflict, Key, OutcomeUnknown, Store, Unavailable, Write, open_store, precondition
 from app.store.commit import MAX_SETS, MAX_URGENT

@@ -173,4 +173,4 @@ async def test_an_object_of_a_version_that_took_null_for_a_field_can_be_read(sto
 
 
 def _fields(write: Write) -> dict[str, object]:
-    return {name: getattr(write, name) for name in Write.__slots__}
+    return {name: getattr(write, name) for name in Write.__struct_fields__}

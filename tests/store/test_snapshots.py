@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from random import Random
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from app.store import (
     MUST_LIVE,

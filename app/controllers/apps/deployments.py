@@ -28,6 +28,7 @@ from app.store import Key, Mirror
 
 class DeploymentController:
     component = "deployment-controller"
+    kinds = frozenset({DEPLOYMENTS.resource, REPLICA_SETS.resource})
 
     def __init__(
         self,

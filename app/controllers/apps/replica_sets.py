@@ -33,6 +33,7 @@ from app.store import Key, Mirror
 
 class ReplicaSetController:
     component = "replicaset-controller"
+    kinds = RULES | {REPLICA_SETS.resource, PODS.resource}
 
     def __init__(
         self,

@@ -38,6 +38,7 @@ class CertificateSigningController:
     """`longest`: life of a certificate for which no shorter one was asked."""
 
     component = "certificate-controller"
+    kinds = frozenset({REQUESTS.resource})
 
     def __init__(self, mirror: Mirror, sign: Signer, longest: timedelta) -> None:
         self._mirror, self._sign, self._longest = mirror, sign, longest

@@ -19,6 +19,7 @@ from app.store import Key, Mirror
 
 class ClusterRoleController:
     component = "clusterrole-aggregation-controller"
+    kinds = frozenset({CLUSTER_ROLES.resource})
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror

@@ -34,6 +34,7 @@ from app.store import Key, Mirror
 
 class CronJobController:
     component = "cronjob-controller"
+    kinds = RULES | {CRON_JOBS.resource, JOBS.resource}
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ MOST_CAUSES = 20  # of one Job
 
 class JobPendingPods:
     component = "job-controller"
+    kinds = frozenset({JOBS.resource, PODS.resource})
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror

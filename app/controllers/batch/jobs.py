@@ -82,6 +82,8 @@ class JobController:
         if key.kind != PODS.resource:
             return []
         self._update_orphans(key, cast("Pod | None", now))
+        if _is_only_bound(before, now):
+            return []
         if before is not None and now is not None and _have_same_owners(before, now):
             return self._owners(now)
         return {owner for pod in (before, now) if pod is not None for owner in self._owners(pod)}
@@ -183,6 +185,16 @@ def _have_same_owners(before: Object, now: Object) -> bool:
     """True for most changes. False for a pod without owners: its labels decide which Jobs it concerns."""
     old, new = before.metadata.owner_references, now.metadata.owner_references
     return bool(new) and old == new
+
+
+def _is_only_bound(before: Object | None, now: Object | None) -> bool:
+    """It has got a node, and nothing of it runs yet: no decision about its Job depends on that."""
+    if not (isinstance(before, Pod) and isinstance(now, Pod)) or before.spec.node_name or not now.spec.node_name:
+        return False
+    old, new, status = before.metadata, now.metadata, now.status
+    is_pending = before.status.phase == status.phase == "Pending" and not status.container_statuses
+    is_same = old.finalizers == new.finalizers and old.labels == new.labels and old.annotations == new.annotations
+    return is_pending and is_same and new.deletion_timestamp is None and _have_same_owners(before, now)
 
 
 def _selects(job: Job, pod: Object) -> bool:

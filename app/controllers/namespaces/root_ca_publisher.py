@@ -29,6 +29,7 @@ DESCRIPTION = {
 
 class RootCAPublisher:
     component = "root-ca-cert-publisher"
+    kinds = frozenset({NAMESPACES.resource, CONFIGMAPS.resource})
 
     def __init__(self, mirror: Mirror, store: Store, certificate: str) -> None:
         self._mirror = mirror

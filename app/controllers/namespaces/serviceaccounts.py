@@ -18,6 +18,7 @@ NAME = "default"
 
 class ServiceAccountController:
     component = "serviceaccount-controller"
+    kinds = frozenset({NAMESPACES.resource, ACCOUNTS.resource})
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror

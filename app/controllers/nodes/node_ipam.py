@@ -21,6 +21,7 @@ _ALL = Key(NODES.resource, "", "")
 
 class NodeIpamController:
     component = "cidrAllocator"
+    kinds = frozenset({NODES.resource})
 
     def __init__(self, mirror: Mirror, cluster: IPv4Network) -> None:
         self._mirror, self._cluster = mirror, cluster

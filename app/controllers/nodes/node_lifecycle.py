@@ -22,6 +22,7 @@ from app.store import Key, Mirror
 
 class NodeLifecycleController:
     component = "node-controller"
+    kinds = frozenset({LEASES.resource, NODES.resource, PODS.resource})
 
     def __init__(
         self, mirror: Mirror, clock: Callable[[], datetime], elapsed: Callable[[], float], grace: timedelta

@@ -46,10 +46,10 @@ class TraceExport:
         self._waiting: deque[_Waiting] = deque()
         self._spans = metrics.counter("jobplane_trace_spans_exported_total", "Spans that a collector has taken.")
         self._dropped = metrics.counter("jobplane_trace_jobs_dropped_total", "Jobs whose trace was not exported.")
-        mirror.listen(self._on_change)
+        mirror.listen(self._on_change, {JOBS.resource})
 
-    def _on_change(self, key: Key, before: Object | None, now: Object | None) -> None:
-        if key.kind != JOBS.resource or not isinstance(before, Job) or not isinstance(now, Job):
+    def _on_change(self, _: Key, before: Object | None, now: Object | None) -> None:
+        if not isinstance(before, Job) or not isinstance(now, Job):
             return
         if is_finished(now) and not is_finished(before):
             self._add(_Waiting(now))

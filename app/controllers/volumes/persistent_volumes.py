@@ -39,6 +39,7 @@ RETRY = timedelta(seconds=30)  # of a claim that a quota refused
 
 class PersistentVolumeController:
     component = "persistentvolume-controller"
+    kinds = frozenset({PODS.resource, CLAIMS.resource, VOLUMES.resource, CLASSES.resource, NODES.resource})
 
     def __init__(self, mirror: Mirror, locks: NamespaceLocks) -> None:
         self._mirror, self._locks = mirror, locks

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from typing import cast
-from uuid import UUID
 
 import msgspec
 
@@ -19,7 +18,8 @@ from app.kinds.pod.pod import Pod
 from app.machinery.base import ObjectMeta, ObjectReference
 from app.machinery.meta.owner_references import controller_uid
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
-from app.store import Key, StoredObject, Write, precondition
+from app.registry.uids import uid_of
+from app.store import Change, Key, StoredObject, Write, precondition
 
 COMPONENT = "kubelet"
 COMBINED = "(combined from similar events): "
@@ -31,7 +31,9 @@ def keys(namespace: str, pod: str, uid: str, told: Sequence[EventReport], *, eve
     return [_key(namespace, pod, uid, each) for each in told if everything or each.known or each.owner]
 
 
-def writes(pod: Pod, told: Sequence[EventReport], heads: Mapping[Key, StoredObject], now: datetime) -> Iterator[Write]:
+def writes(
+    pod: Pod, told: Sequence[EventReport], heads: Mapping[Key, StoredObject | Change], now: datetime
+) -> Iterator[Write]:
     """`heads`: the events that are stored already, of those that were asked for."""
     meta = pod.metadata
     own = (
@@ -78,7 +80,7 @@ def _event(pod: Pod, name: str, told: EventReport, now: datetime) -> Event:
         metadata=ObjectMeta(
             name=name,
             namespace=meta.namespace,
-            uid=str(UUID(bytes=_mark(meta.uid, told, 16), version=4)),
+            uid=uid_of(_mark(meta.uid, told, 16)),
             creation_timestamp=now,
         ),
         involved_object=ObjectReference(

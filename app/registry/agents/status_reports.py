@@ -17,10 +17,10 @@ from app.registry.agents import kubelet_events
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
 from app.registry.registry import Registry
 from app.registry.verbs import deletion
-from app.store import Conflict, Key, StoredObject, Write
+from app.store import Change, Conflict, Key, StoredObject, Write
 
 _SERVER_CONDITIONS = frozenset({"PodScheduled"})
-_TRIES = 4
+_TRIES = 5  # the first from memory
 
 
 async def accept(
@@ -34,7 +34,10 @@ async def accept(
     taking = _Taking(registry, kind, owns)
     for attempt in range(_TRIES):
         keys = [key_of(kind, each[0].namespace, each[0].name) for each in waiting.values()]
-        heads = await registry.store.get_many([*keys, *_events_of(waiting.values(), everything=attempt > 0)])
+        known = {} if attempt else _remembered(registry, dict(zip(keys, waiting, strict=True)))
+        missing = [key for key in keys if key not in known]
+        missing += _events_of(waiting.values(), everything=attempt > 0)
+        heads = {**known, **(await registry.store.get_many(missing))} if missing else known
         done = await asyncio.gather(
             *(taking.one(each, heads.get(key), heads) for each, key in zip(waiting.values(), keys, strict=True))
         )
@@ -43,6 +46,12 @@ async def accept(
         if not waiting:
             break
     return [outcomes[each.uid] for each in reports]
+
+
+def _remembered(registry: Registry, uids: Mapping[Key, str]) -> dict[Key, StoredObject | Change]:
+    """Pods with these UIDs that this process knows. An older version than the stored one is refused to be written."""
+    known = ((key, registry.store.remembered(key), uid) for key, uid in uids.items())
+    return {key: change for key, change, uid in known if change is not None and change.uid == uid}
 
 
 def _events_of(told: Iterable[Sequence[StatusReport]], *, everything: bool) -> list[Key]:
@@ -66,7 +75,10 @@ class _Taking:
     closed: set[str] = field(default_factory=set)
 
     async def one(
-        self, reports: Sequence[StatusReport], head: StoredObject | None, heads: Mapping[Key, StoredObject]
+        self,
+        reports: Sequence[StatusReport],
+        head: StoredObject | Change | None,
+        heads: Mapping[Key, StoredObject | Change],
     ) -> StatusOutcome:
         uid = reports[0].uid
         if head is None or head.uid != uid:
@@ -75,14 +87,18 @@ class _Taking:
         if not self.owns(old.spec.node_name):
             return StatusOutcome(uid, 403, "the pod is not bound to a node of this agent")
         try:
-            await self._store(old, reduce(reported, reports, old), self._events(old, reports, heads))
+            stored = await self._store(old, reduce(reported, reports, old), self._events(old, reports, heads))
         except Conflict as conflict:
             self.closed |= {key.name for key in conflict.keys if key.kind == NAMESPACES}
             return StatusOutcome(uid, 409, "changed meanwhile")
+        if not stored and isinstance(head, Change):
+            return StatusOutcome(uid, 409, "it is no news to a version that may not be the newest")
         return StatusOutcome(uid, 200)
 
-    async def _store(self, old: Pod, now: Pod, events: list[Write]) -> None:
-        """An end that also removes the pod is two versions, as in Kubernetes: watchers see how it ended before it is gone."""
+    async def _store(self, old: Pod, now: Pod, events: list[Write]) -> bool:
+        """Return whether there was anything to store.
+
+        An end that also removes the pod is two versions, as in Kubernetes: watchers see how it ended before it is gone."""
         over, commit = deletion.is_over(self.kind, now), self.registry.store.commit
         if over and now.status != old.status:
             annotations = now.metadata.annotations
@@ -92,8 +108,11 @@ class _Taking:
         writes = [write_of(self.kind, now, "D" if over else "M", old)] if now != old else []
         if writes or events:
             await commit([*writes, *events])
+        return over or bool(writes or events)
 
-    def _events(self, pod: Pod, reports: Sequence[StatusReport], heads: Mapping[Key, StoredObject]) -> list[Write]:
+    def _events(
+        self, pod: Pod, reports: Sequence[StatusReport], heads: Mapping[Key, StoredObject | Change]
+    ) -> list[Write]:
         told = [each for report in reports for each in report.events]
         namespace = pod.metadata.namespace
         if not told or namespace in self.closed:

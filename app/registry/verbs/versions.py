@@ -6,7 +6,6 @@ Called by `objects`, which commits them.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from secrets import choice
 
 import msgspec
 
@@ -24,10 +23,8 @@ from app.machinery.custom.custom_object import with_status_of
 from app.machinery.errors import Cause
 from app.machinery.meta.metadata_validation import validate_metadata, validate_metadata_update
 from app.plans.admission.pod_admission import NO_RULES, Rules
-from app.registry.uids import new_uid
+from app.registry.uids import new_uid, random_letters
 from app.registry.verbs.strategies import strategy_of
-
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: Kubernetes' own choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +48,7 @@ USUAL_OPTIONS = UpdateOptions()
 
 def random_name(prefix: str) -> str:
     """Return what generateName asks for: the prefix, cut to 58 characters, and five random ones."""
-    return prefix[:58] + "".join(choice(_ALPHABET) for _ in range(5))
+    return prefix[:58] + random_letters(5)
 
 
 def new(

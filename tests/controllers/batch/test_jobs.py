@@ -11,13 +11,16 @@ from msgspec.structs import replace
 from app.client.protocol import StatusReport
 from app.controllers.batch.jobs import JobController
 from app.controllers.garbage_collection.garbage_collector import GarbageCollector
+from app.controllers.manager import new_mirror
 from app.kinds.pod.pod import Pod
+from app.machinery.base import OwnerReference
 from app.plans.jobs.finalizers import TRACKING
 from app.plans.plan import Create
 from app.registry.admission.admission import NamespaceLocks
 from app.registry.agents.status_reports import accept
 from app.registry.codec import key_of
 from app.registry.verbs import objects
+from app.registry.verbs.binding import bound
 from app.registry.verbs.deletion import Demand
 from app.registry.verbs.objects import Registry
 from app.store import open_store
@@ -94,6 +97,24 @@ async def test_a_job_gets_its_pods(registry: Registry) -> None:
         ]
         assert meta.finalizers == (TRACKING,)
         assert (meta.generation, pod.status.phase, pod.status.qos_class) == (1, "Pending", "BestEffort")
+
+
+def test_a_job_is_looked_at_for_its_pods_but_not_when_they_get_nodes(clock: Clock) -> None:
+    controller = JobController(new_mirror(), NamespaceLocks())
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name="pi", uid="1", controller=True)
+    pod = named(a_pod(), owner_references=(owner,), finalizers=(TRACKING,))
+    pod = replace(pod, status=replace(pod.status, phase="Pending"))
+    key, on_n1 = key_of(PODS, "default", "p"), bound(pod, "n1", clock())
+
+    def jobs(before: Pod | None, now: Pod | None) -> list[str]:
+        return [each.name for each in controller.on_event(key, before, now)]
+
+    assert jobs(pod, on_n1) == []
+    running = replace(on_n1, status=replace(on_n1.status, phase="Running"))
+    deleted = replace(on_n1, metadata=replace(pod.metadata, deletion_timestamp=clock()))
+    untracked = replace(on_n1, metadata=replace(pod.metadata, finalizers=()))
+    for before, now in ((None, pod), (on_n1, running), (pod, running), (pod, deleted), (pod, untracked), (on_n1, None)):
+        assert jobs(before, now) == ["pi"]
 
 
 async def test_pods_get_names_that_no_other_pod_has(registry: Registry) -> None:

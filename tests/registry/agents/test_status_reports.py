@@ -1,8 +1,9 @@
 """What agents say about pods: believed about their own, never against what has ended, and final when they say so."""
 
 import asyncio
+import dataclasses
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -13,14 +14,14 @@ from app.kinds.core.event import Event
 from app.kinds.pod.pod import Pod, PodStatus, condition
 from app.machinery.base import Condition, OwnerReference
 from app.registry.agents.status_reports import accept
-from app.registry.codec import decode
+from app.registry.codec import decode, key_of
 from app.registry.verbs import objects
 from app.registry.verbs.binding import bound
 from app.registry.verbs.deletion import Demand
 from app.registry.verbs.lists import Scope
 from app.registry.verbs.objects import Registry
 from app.registry.verbs.watch import Watch
-from app.store import Conflict, Query
+from app.store import Conflict, Key, Query, Store
 from tests.registry.examples import NAMESPACES, PODS, a_pod, create, example, get, named
 
 BEGIN = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
@@ -78,6 +79,58 @@ async def test_what_was_said_already_is_not_stored_again(registry: Registry) -> 
     assert (await tell(registry, pod, phase="Running")).code == 200
 
     assert await registry.store.revision() == before
+
+
+class Behind:
+    """A store whose memory of pods stands still, as of a process that is behind the others."""
+
+    def __init__(self, store: Store, *keys: Key) -> None:
+        self._store = store
+        self._known = {key: store.remembered(key) for key in keys}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def remembered(self, key: Key) -> Any:
+        return self._known.get(key)
+
+
+def behind(registry: Registry) -> Registry:
+    store = Behind(registry.store, key_of(PODS, "default", "p"))
+    assert store.remembered(key_of(PODS, "default", "p")) is not None
+    return dataclasses.replace(registry, store=cast("Store", store))
+
+
+async def test_a_process_that_is_behind_overwrites_nothing(registry: Registry) -> None:
+    pod = await a_running_pod(registry)
+    old = behind(registry)
+    await objects.edit(
+        registry, PODS, "default", "p", lambda now: replace(now, metadata=replace(now.metadata, labels={"new": "1"}))
+    )
+
+    assert (await tell(old, pod, phase="Succeeded")).code == 200
+    now = await get(registry, PODS, "p")
+    assert (now.status.phase, now.metadata.labels) == ("Succeeded", {"new": "1"})
+
+
+async def test_a_process_that_is_behind_stores_what_was_so_before(registry: Registry) -> None:
+    pod = await a_running_pod(registry)
+    old = behind(registry)
+    await tell(registry, pod, phase="Running", message="meanwhile")
+
+    assert (await tell(old, pod, phase="Running")).code == 200
+    assert (await get(registry, PODS, "p")).status.message == ""
+
+
+async def test_a_process_that_is_behind_knows_a_pod_of_the_same_name(registry: Registry) -> None:
+    before = await a_running_pod(registry)
+    old = behind(registry)
+    await objects.delete(registry, PODS, "default", "p", Demand(grace_seconds=0))
+    pod = await create(registry, PODS, a_pod(node_name="n1"))
+
+    assert (await tell(old, pod, phase="Running")).code == 200
+    assert (await tell(old, before, phase="Running")).code == 404
+    assert await phase(registry) == "Running"
 
 
 async def test_the_servers_own_conditions_stay(registry: Registry) -> None:

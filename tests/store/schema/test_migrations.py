@@ -1,7 +1,6 @@
 """The schema: up, down and up again, as the tables say it, with views that people can query."""
 
 import asyncio
-import dataclasses
 import importlib
 import json
 import pkgutil
@@ -146,7 +145,7 @@ async def test_groups_of_before_are_those_of_kubernetes_1_37_with_their_pods(emp
 
 async def test_the_way_down_unpacks_versions_and_records(empty: str) -> None:
     await migrate(empty)
-    thing = dataclasses.replace(a_thing("a", kind="events"), old_selector_index=SelectorIndex({"old": "yes"}))
+    thing = replace(a_thing("a", kind="events"), old_selector_index=SelectorIndex({"old": "yes"}))
     async with open_store(empty) as store:
         await store.commit([thing])
     packed, body = pack_body(thing.body), thing.body
