@@ -274,11 +274,12 @@ class Runner:
     async def _execute_all(self, key: Key, items: Iterable[PlannedWrite]) -> list[BaseException | None]:
         """Return what became of each. The first are on their way to the database while the next are put into writing."""
         tasks: list[asyncio.Task[None]] = []
+        is_stepwise = isinstance(items, Iterator)
         try:
             for item in items:
                 tasks.append(asyncio.create_task(self._execute(key, item)))
                 await asyncio.sleep(0)
-                if isinstance(items, Iterator) and await self._must_stop(key, tasks):
+                if is_stepwise and await self._must_stop(key, tasks):
                     break
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
