@@ -122,13 +122,10 @@ class DeferredEvents:
 
     def write(self, now: datetime, batch: int, *, is_busy: bool) -> Iterator[PlannedWrite]:
         """Some write sets of `batch` events each. While pods wait for their bindings (`is_busy`), events wait."""
-        if is_busy and len(self._bound) < MAX_DEFERRED:
-            yield PlannedWrite(Plan(again_at=now + DEFER_BY))
-            return
-        for _ in range(SETS_TOGETHER):
-            if not self._bound:
-                return
+        left = SETS_TOGETHER if not is_busy else 0
+        while self._bound and (left > 0 or len(self._bound) >= MAX_DEFERRED):
+            left -= 1
             some = [self._bound.popleft() for _ in range(min(batch, len(self._bound)))]
             yield PlannedWrite(Plan(tuple(each.event() for each in some)))
         if self._bound:
-            yield PlannedWrite(Plan(again_at=now))
+            yield PlannedWrite(Plan(again_at=now + DEFER_BY if is_busy else now))

@@ -76,3 +76,16 @@ async def test_while_more_pods_wait_their_bindings_come_before_the_events_of_oth
     bound, wait_for_message = await revisions(registry)
     assert (len(bound), len(wait_for_message)) == (12, 12)
     assert max(bound) < min(wait_for_message)
+
+
+async def test_no_more_events_than_so_many_are_kept_for_later(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "BATCH", 4)
+    monkeypatch.setattr(scheduler, "MAX_ROUND_PODS", 6)
+    monkeypatch.setattr(binding_writes, "MAX_DEFERRED", 5)
+    await scheduled(registry, 18)
+
+    bound, wait_for_message = await revisions(registry)
+    assert (len(bound), len(wait_for_message)) == (18, 18)
+    assert min(wait_for_message) < max(bound)
