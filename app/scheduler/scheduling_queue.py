@@ -303,14 +303,16 @@ class SchedulingQueue:
             return len(uids), iter([(bucket.first, uids)])
         entries = bucket.active[: most + 1]  # one more than are taken, to know that there is more
         if nominated is not None:
-            entries = sorted((*entries, *self._retried_entries(bucket, most, nominated)))[: most + 1]
+            retried = self._retried_entries(bucket, most, nominated)
+            entries = sorted(entries + retried)[: most + 1] if entries else retried[: most + 1]
         return len(entries), ((sort_key, [uid]) for sort_key, uid in entries)
 
     def _retried_entries(self, bucket: Bucket, most: int, nominated: Iterable[Entry]) -> list[Entry]:
         """Of the unschedulable pods, the first, and those with a nominated node."""
         count = self._retry_count(bucket, most + 1)  # one more, here too
         unschedulable = bucket.unschedulable
-        return unschedulable[:count] + [entry for entry in nominated if _contains(unschedulable, entry, count)]
+        others = sorted(entry for entry in nominated if _contains(unschedulable, entry, count))
+        return unschedulable[:count] + others
 
     def _merge_by_share(self, queues: Iterable[Iterator[_Block]]) -> list[Iterator[_Block]]:
         by_namespace: defaultdict[str, list[Iterator[_Block]]] = defaultdict(list)
