@@ -32,6 +32,7 @@ _OUTAGE_RETRY = timedelta(seconds=0.25)
 _SLOW_SECONDS = 0.005  # seconds of CPU time: a key that takes longer to plan rests afterwards, while its changes gather
 _REST = 19.0  # times as long as it took
 _LONGEST_REST = 1.0
+_MOST_ON_THEIR_WAY = 20  # write sets of a key that is planned while they are committed
 _MOST_WAITING = 1_000  # keys whose plans wait for something
 
 
@@ -46,8 +47,13 @@ class Controller(Protocol):
     def enqueue_all(self) -> Iterable[Key]:
         """Handle the start, when the mirror is filled: build caches anew; return every key to reconcile."""
 
-    def reconcile(self, key: Key, now: datetime, /) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]]:
-        """Plan what to do about a key, from the mirror and the caches; each item is one write set. Awaited if it reads more."""
+    def reconcile(
+        self, key: Key, now: datetime, /
+    ) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]] | Iterator[PlannedWrite]:
+        """Plan what to do about a key, from the mirror and the caches; each item is one write set. Awaited if it reads more.
+
+        Of an iterator, the next item is planned while those before it are committed, and none once one has failed.
+        """
 
 
 @runtime_checkable
@@ -240,36 +246,57 @@ class Runner:
         self.enqueue(key)  # who had the lock does not know what it wrote: that has to be seen first
         return []
 
-    async def _plan(self, key: Key) -> Sequence[PlannedWrite]:
-        """A key that is cheap to plan is planned at every change. So is one that is not, if it has not been of late."""
+    async def _plan(self, key: Key) -> Iterable[PlannedWrite]:
         began = time.thread_time()
         now = self._registry.now()
         planned = self._controller.reconcile(key, now)
+        if isinstance(planned, Iterator):
+            return self._plan_stepwise(key, planned, now)
         spent = time.thread_time() - began
         if isinstance(planned, Awaitable):
             with self._waiting():
                 planned = await planned
-        if spent > _SLOW_SECONDS and not _has_more(planned, now):
+        self._rest_if_slow(key, spent, has_more=any(_goes_on(each, now) for each in planned))
+        return planned
+
+    def _plan_stepwise(self, key: Key, planned: Iterator[PlannedWrite], now: datetime) -> Iterator[PlannedWrite]:
+        spent, has_more = 0.0, False
+        while True:
+            began = time.thread_time()
+            item = next(planned, None)
+            spent += time.thread_time() - began
+            if item is None:
+                break
+            has_more = has_more or _goes_on(item, now)
+            yield item
+        self._rest_if_slow(key, spent, has_more=has_more)
+
+    def _rest_if_slow(self, key: Key, spent: float, *, has_more: bool) -> None:
+        """A key that is cheap to plan is planned at every change. So is one that is not, if it has not been of late."""
+        if spent > _SLOW_SECONDS and not has_more:
             self._resting.setdefault(key, False)
             asyncio.get_running_loop().call_later(min(spent * _REST, _LONGEST_REST), self._end_rest, key)
-        return planned
 
     def _end_rest(self, key: Key) -> None:
         if self._resting.pop(key, False):
             self.enqueue(key)
 
-    async def _execute_all(self, key: Key, items: Sequence[PlannedWrite]) -> list[BaseException | None]:
+    async def _execute_all(self, key: Key, items: Iterable[PlannedWrite]) -> list[BaseException | None]:
         """Return what became of each. The first are on their way to the database while the next are put into writing."""
         tasks: list[asyncio.Task[None]] = []
-        if len(items) < 2:
+        is_stepwise = isinstance(items, Iterator)
+        if isinstance(items, list | tuple) and len(items) < 2:
             return [await self._execute_alone(key, item) for item in items]
         try:
             for item in items:
                 tasks.append(asyncio.create_task(self._execute(key, item)))
                 await asyncio.sleep(0)
-        except asyncio.CancelledError:
-            for task in tasks:
-                task.cancel()
+                if is_stepwise and await self._must_stop(key, tasks):
+                    break
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                for task in tasks:
+                    task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             raise
         return await asyncio.gather(*tasks, return_exceptions=True)
@@ -280,6 +307,14 @@ class Runner:
         except Exception as error:
             return error
         return None
+
+    async def _must_stop(self, key: Key, tasks: Sequence[asyncio.Task[None]]) -> bool:
+        """Wait while many write sets are on their way; then return whether no more of them may be planned."""
+        if len(tasks) > _MOST_ON_THEIR_WAY:
+            await asyncio.wait(tasks[-_MOST_ON_THEIR_WAY - 1 : -_MOST_ON_THEIR_WAY])
+        if self._unsure:
+            self.enqueue(key)
+        return self._unsure or any(task.done() and (task.cancelled() or task.exception()) for task in tasks)
 
     async def _execute(self, key: Key, item: PlannedWrite) -> None:
         try:
@@ -374,9 +409,9 @@ class Runner:
         self._enqueue_after(key, delay)
 
 
-def _has_more(planned: Sequence[PlannedWrite], now: datetime) -> bool:
+def _goes_on(item: PlannedWrite, now: datetime) -> bool:
     """It did a part of what there is to do, and wants to go on at once: there is nothing to gather."""
-    return any(each.plan.again_at is not None and each.plan.again_at <= now for each in planned)
+    return item.plan.again_at is not None and item.plan.again_at <= now
 
 
 def _worst_failure(results: Sequence[BaseException | None]) -> BaseException | None:

@@ -4,16 +4,17 @@ Order: priority, then age, which is the time of creation (kube-scheduler: of joi
 change); pods of one second by class, then by name. Pods of one scheduling class and priority share a bucket, and so do the
 pods of a gang. A bucket is unschedulable until an event may help (kube-scheduler's queueing hints); then only as many of its
 pods are tried again as may fit, and one more. If that fails, too, the bucket backs off: until that ends it is tried only if
-it is among the first of the queue and a node would take its first pod. Pure; held by the scheduler's controller.
+it is among the first of the queue and a node would take its first pod. Pods that were placed are assumed: they are not tried
+again unless their binding is refused. Pure; held by the scheduler's controller.
 """
 
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heapreplace, merge, nsmallest
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 
 from app.kinds.pod.pod import Pod
@@ -58,11 +59,17 @@ class Bucket:
     group: PodGroupInfo | None
     active: list[Entry] = field(default_factory=list)  # to be tried, in order
     unschedulable: list[Entry] = field(default_factory=list)  # in order
+    assumed: set[str] = field(default_factory=set)  # UIDs of pods that were placed, and whose binding is not seen yet
     seen_node_events: int = 0  # how many the last attempt knew of
     seen_pod_events: int = 0
     tried_at: datetime | None = None  # without success
     attempts: int = 0  # without success, though an event might have helped
     backoff_ends: datetime | None = None
+
+    @property
+    def has_entries(self) -> bool:
+        """It has pods that wait for a node."""
+        return bool(self.active or self.unschedulable)
 
     @property
     def first(self) -> SortKey:
@@ -82,6 +89,12 @@ def _move_entries(
         return source, target
     moving = [each for each in source if each[1] in pods]
     return [each for each in source if each[1] not in pods], sorted((*target, *moving))
+
+
+def _without(entries: list[Entry], uids: Container[str]) -> list[Entry]:
+    """Those that are left. Of pods that were placed, most were the first."""
+    first = next((at for at, (_, uid) in enumerate(entries) if uid not in uids), len(entries))
+    return [each for each in islice(entries, first, None) if each[1] not in uids]
 
 
 def _contains(entries: list[Entry], entry: Entry, start: int) -> bool:
@@ -106,6 +119,7 @@ class SchedulingQueue:
         self._buckets: dict[Hashable, Bucket] = {}
         self._node_events: list[str | None] = []  # nodes on which more is free; None: on any
         self._node_events_start = 0
+        self._known_events: tuple[tuple[int, int], dict[str | None, None]] = (0, 0), {}  # of events between two counts
         self._pod_events = 0
         self._uses_labels = False
         self._nominated: set[str] = set()
@@ -116,6 +130,10 @@ class SchedulingQueue:
 
     def __len__(self) -> int:
         return len(self._pods)
+
+    @property
+    def bucket_count(self) -> int:
+        return len(self._buckets)
 
     def count_entries(self, now: datetime | None) -> dict[str, int]:
         """Return how many pods are active, how many back off, and how many are unschedulable, as kube-scheduler counts them."""
@@ -130,8 +148,9 @@ class SchedulingQueue:
     # Pods
 
     def add(self, pod: Pod, info: PodInfo) -> None:
-        """A pod is pending, or has changed in a way that may help it."""
+        """A pod is pending, or has changed in a way that may help it. An assumed pod stays so until `restore`."""
         uid = pod.metadata.uid
+        is_assumed = self._is_assumed(uid)
         self.remove(uid)
         group = self._groups.gang_of(pod)
         key = group.key if group is not None else self._bucket_key(pod, info)
@@ -141,7 +160,10 @@ class SchedulingQueue:
                 key, info, group, seen_node_events=self._node_event_count, seen_pod_events=self._pod_events
             )
         sort_key = queue_sort_key(pod, info)
-        insort(bucket.active, (sort_key, uid))
+        if is_assumed:
+            bucket.assumed.add(uid)
+        else:
+            insort(bucket.active, (sort_key, uid))
         self._pods[uid] = (pod, info), sort_key, bucket
         self.pod_dependent_count += info.depends_on_pods
         self._note_nomination(pod)
@@ -162,8 +184,9 @@ class SchedulingQueue:
         return Counter(pod.metadata.namespace for (pod, _), _, _ in self._pods.values())
 
     def nominated_pods(self) -> list[Pending]:
-        """Pods with a nominated node, also those that are not to be tried."""
-        return [self._pods[uid][0] for uid in sorted(self._nominated)]
+        """Pods with a nominated node, also those that are not to be tried. Assumed pods have a node."""
+        known = ((uid, self._pods[uid]) for uid in sorted(self._nominated))
+        return [pending for uid, (pending, _, bucket) in known if uid not in bucket.assumed]
 
     def remove(self, uid: str) -> None:
         """A pod is not pending any more."""
@@ -173,9 +196,24 @@ class SchedulingQueue:
         self._nominated.discard(uid)
         (_, info), sort_key, bucket = known
         self.pod_dependent_count -= info.depends_on_pods
-        _remove_entry(bucket.active, (sort_key, uid)) or _remove_entry(bucket.unschedulable, (sort_key, uid))
-        if not bucket.active and not bucket.unschedulable:
+        if uid in bucket.assumed:
+            bucket.assumed.remove(uid)
+        else:
+            _remove_entry(bucket.active, (sort_key, uid)) or _remove_entry(bucket.unschedulable, (sort_key, uid))
+        if not bucket.has_entries and not bucket.assumed:
             del self._buckets[bucket.key]
+
+    def restore(self, uids: Iterable[str]) -> None:
+        """The bindings of these pods were refused: those that are still pending are tried again."""
+        for uid in uids:
+            if self._is_assumed(uid):
+                pending, _, bucket = self._pods[uid]
+                bucket.assumed.remove(uid)
+                self.add(*pending)
+
+    def _is_assumed(self, uid: str) -> bool:
+        known = self._pods.get(uid)
+        return known is not None and uid in known[2].assumed
 
     def requeue(self, pods: Iterable[Pending]) -> None:
         """Add pods again whose group or quota has changed: that may be to another bucket, and they are tried."""
@@ -221,6 +259,8 @@ class SchedulingQueue:
         queues: list[Iterator[_Block]] = []
         offered: dict[Bucket, int] = {}
         for bucket in self._buckets.values():
+            if bucket.group is not None and bucket.assumed:
+                continue  # until the group knows which of its pods are on nodes
             self._flush(bucket, now)
             is_retried = self._has_event(bucket) and (
                 bucket.backoff_ends is None
@@ -241,7 +281,8 @@ class SchedulingQueue:
 
     def _head_buckets(self) -> set[Bucket]:
         """The first in order; without gangs, for which `_fits` would cost too much."""
-        firsts = ((bucket.first, bucket) for bucket in self._buckets.values() if bucket.group is None)
+        buckets = (bucket for bucket in self._buckets.values() if bucket.group is None and bucket.has_entries)
+        firsts = ((bucket.first, bucket) for bucket in buckets)
         return {bucket for _, bucket in nsmallest(HEAD_BUCKETS, firsts, key=itemgetter(0))}
 
     def _fits(self, bucket: Bucket) -> bool:
@@ -262,14 +303,16 @@ class SchedulingQueue:
             return len(uids), iter([(bucket.first, uids)])
         entries = bucket.active[: most + 1]  # one more than are taken, to know that there is more
         if nominated is not None:
-            entries = sorted((*entries, *self._retried_entries(bucket, most, nominated)))[: most + 1]
+            retried = self._retried_entries(bucket, most, nominated)
+            entries = sorted(entries + retried)[: most + 1] if entries else retried[: most + 1]
         return len(entries), ((sort_key, [uid]) for sort_key, uid in entries)
 
     def _retried_entries(self, bucket: Bucket, most: int, nominated: Iterable[Entry]) -> list[Entry]:
         """Of the unschedulable pods, the first, and those with a nominated node."""
         count = self._retry_count(bucket, most + 1)  # one more, here too
         unschedulable = bucket.unschedulable
-        return unschedulable[:count] + [entry for entry in nominated if _contains(unschedulable, entry, count)]
+        others = sorted(entry for entry in nominated if _contains(unschedulable, entry, count))
+        return unschedulable[:count] + others
 
     def _merge_by_share(self, queues: Iterable[Iterator[_Block]]) -> list[Iterator[_Block]]:
         by_namespace: defaultdict[str, list[Iterator[_Block]]] = defaultdict(list)
@@ -324,8 +367,7 @@ class SchedulingQueue:
 
     def _retry_count(self, bucket: Bucket, most: int) -> int:
         """Return how many unschedulable pods to try: as many as may fit, and one more for its diagnosis."""
-        start = bucket.seen_node_events - self._node_events_start
-        names = set(self._node_events[start:]) if start >= 0 else {None}
+        names = self._nodes_with_events(bucket.seen_node_events)
         # With anti-affinity, a pod that is gone may make place in all of its domain.
         has_anti_affinity = bucket.info.required_anti_affinity or self._uses_labels
         if bucket.info.depends_on_pods or has_anti_affinity or None in names:
@@ -336,6 +378,15 @@ class SchedulingQueue:
             namespace = self.get_pod(bucket.unschedulable[first][1]).metadata.namespace
             count = max(count, first + 1 + self._fair.fit_count(namespace, bucket.info.requests))
         return min(most, count)
+
+    def _nodes_with_events(self, since: int) -> Collection[str | None]:
+        """Kept for the next bucket, which mostly asks for the same."""
+        asked = since, self._node_event_count
+        if self._known_events[0] != asked:
+            start = since - self._node_events_start
+            names = dict.fromkeys(self._node_events[start:] if start >= 0 else [None])
+            self._known_events = asked, names
+        return self._known_events[1]
 
     def _count_fits(self, info: PodInfo, names: Iterable[str | None], enough: int) -> int:
         """Count the pods that fit these nodes, until there are enough."""
@@ -356,8 +407,8 @@ class SchedulingQueue:
     def record_outcome(
         self, bound: Iterable[Pod], unschedulable: Iterable[Pod], now: datetime, undecided: Iterable[Pod] = ()
     ) -> None:
-        """After a pop. `bound`: assumed on nodes, until a binding is refused; `undecided`: to be tried in the next round."""
-        successful = self._move(bound, is_unschedulable=False)
+        """After a pop. `bound`: assumed on nodes, until `restore`; `undecided`: to be tried in the next round."""
+        successful = self._assume(bound)
         self._move(unschedulable, is_unschedulable=True)
         self.has_more |= bool(self._move(undecided, is_unschedulable=False))
         for bucket, was_retried in self._popped.items():
@@ -375,12 +426,25 @@ class SchedulingQueue:
         doublings = min(bucket.attempts - 1, 10)
         bucket.backoff_ends = now + min(initial * 2**doublings, longest) if bucket.attempts else None
 
-    def _move(self, pods: Iterable[Pod], *, is_unschedulable: bool) -> set[Bucket]:
-        """Move pods to the unschedulable or the active ones of their buckets. Returns the buckets."""
-        by_bucket: defaultdict[Bucket, dict[str, SortKey]] = defaultdict(dict)
+    def _assume(self, pods: Iterable[Pod]) -> Collection[Bucket]:
+        """Returns the buckets of the pods."""
+        by_bucket = self._by_bucket(pods)
+        for bucket, keys in by_bucket.items():
+            bucket.active, bucket.unschedulable = _without(bucket.active, keys), _without(bucket.unschedulable, keys)
+            bucket.assumed.update(keys)
+        return by_bucket.keys()
+
+    def _by_bucket(self, pods: Iterable[Pod]) -> Mapping[Bucket, dict[str, SortKey]]:
+        """The pods' places in order, by UID."""
+        found: defaultdict[Bucket, dict[str, SortKey]] = defaultdict(dict)
         for pod in pods:
             _, sort_key, bucket = self._pods[pod.metadata.uid]
-            by_bucket[bucket][pod.metadata.uid] = sort_key
+            found[bucket][pod.metadata.uid] = sort_key
+        return found
+
+    def _move(self, pods: Iterable[Pod], *, is_unschedulable: bool) -> set[Bucket]:
+        """Move pods to the unschedulable or the active ones of their buckets. Returns the buckets."""
+        by_bucket = self._by_bucket(pods)
         for bucket, keys in by_bucket.items():
             if is_unschedulable:
                 bucket.active, bucket.unschedulable = _move_entries(keys, bucket.active, bucket.unschedulable)

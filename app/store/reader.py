@@ -14,7 +14,7 @@ from app.store.errors import Compacted, Key, NewTimeline
 from app.store.packing.packing import PACKED, SIZE, unpack, unpack_body
 from app.store.timeline import BEGINNING
 
-HISTORY_ROWS = 2_000  # rows of one read of history
+HISTORY_ROWS = 500  # rows of one read of history: listeners take them in one step of the event loop
 SHORT_HISTORY = frozenset({"secrets"})  # kinds whose old versions are kept for minutes
 _MOST = 2**62  # a limit may be any number, and one more must still fit a bigint
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
@@ -10,6 +10,7 @@ from typing import Any, Self
 import asyncpg
 import pytest
 
+from app.controllers import runner
 from app.controllers.planned_write import PlannedWrite
 from app.controllers.runner import Runner
 from app.kinds.core.configmap import KIND as CONFIGMAPS
@@ -29,7 +30,8 @@ from tests.registry.examples import create, get, named
 from tests.store.proxy import Proxy
 
 KEY = Key("numbers", "", "one")
-Decide = Callable[[Mirror, datetime], Sequence[PlannedWrite]]
+Planned = Sequence[PlannedWrite] | Iterator[PlannedWrite]
+Decide = Callable[[Mirror, datetime], Planned]
 
 
 class Controller:
@@ -48,7 +50,7 @@ class Controller:
     def enqueue_all(self) -> Iterable[Key]:
         return [KEY]
 
-    def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
+    def reconcile(self, key: Key, now: datetime) -> Planned:
         self.looked.append(now)
         return self.decide(self.mirror, now)
 
@@ -149,6 +151,58 @@ async def test_a_plan_is_carried_out_whole(registry: Registry) -> None:
     assert int(b.metadata.resource_version) == int(a.metadata.resource_version) + 1
     assert a.metadata.uid != b.metadata.uid
     assert a.metadata.creation_timestamp == registry.clock()
+
+
+async def test_of_an_iterator_the_next_is_planned_while_those_before_are_committed(registry: Registry) -> None:
+    """No more than a few at a time: what waits for the database takes memory."""
+    on_their_way: list[int] = []
+
+    def plan() -> Iterator[PlannedWrite]:
+        for number in range(60):
+            on_their_way.append(number - len(loop.mirror._objects[CONFIGMAPS.resource]))
+            yield PlannedWrite(Plan((Create(a_map(f"map-{number}")),)))
+
+    loop = Loop(registry, lambda mirror, _: plan() if here(mirror, "map-59") is None else iter(()))
+    async with loop:
+        await until(registry, lambda: get(registry, CONFIGMAPS, "map-59"))
+
+    assert len(await every(registry, CONFIGMAPS)) == 60
+    assert 1 < max(on_their_way) <= runner._MOST_ON_THEIR_WAY + 1
+
+
+async def test_once_a_write_is_refused_nothing_more_is_planned_before_the_key_is_looked_at_anew(
+    registry: Registry,
+) -> None:
+    await create(registry, CONFIGMAPS, a_map("taken"))
+    planned: list[int] = []
+
+    def plan() -> Iterator[PlannedWrite]:
+        yield PlannedWrite(Plan((Create(a_map("taken")),)))
+        for number in range(100_000):
+            planned.append(number)
+            yield PlannedWrite(Plan())
+
+    def decide(*_: object) -> Planned:
+        is_first = len(loop.controller.looked) < 2
+        return plan() if is_first else [PlannedWrite(Plan((Create(a_map("free")),)))]
+
+    async with Loop(registry, decide) as loop:
+        await until(registry, lambda: get(registry, CONFIGMAPS, "free"))
+
+    assert 0 < len(planned) < 100_000
+
+
+async def test_what_an_iterator_has_begun_is_awaited_when_it_breaks(registry: Registry) -> None:
+    def plan() -> Iterator[PlannedWrite]:
+        yield PlannedWrite(Plan((Create(a_map("begun")),)))
+        raise RuntimeError("broken")
+
+    async with Loop(registry, lambda *_: plan() if len(loop.controller.looked) < 2 else iter(())) as loop:
+        await until(registry, lambda: get(registry, CONFIGMAPS, "begun"))
+        await settled(registry, 0.1)
+        assert [*loop.runner.delayed.due] == [KEY]
+        loop.move(seconds=1)
+        await loop.looked(2)
 
 
 async def test_two_that_act_at_once_lose_nothing_and_do_nothing_twice(registry: Registry, other: Registry) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from app.kinds.pod.pod import Pod
-from app.scheduler.gang_scheduling import schedule_gang
+from app.scheduler.gang_scheduling import GangScheduler, schedule_gang
 from tests.scheduler.cluster import a_node, a_pod, apart, near, term
 from tests.scheduler.gangs import a_group, members, on_a_node
 from tests.scheduler.test_scheduling_queue import SimulatedQueue, born
@@ -19,10 +19,15 @@ GANG = some.tuples(some.just("gang"), some.integers(1, 5), some.integers(0, 1), 
 ENDS = some.tuples(some.just("end_pods"), some.integers(0, 9), some.just(0), some.just(""))
 NODE = some.tuples(some.just("node"), some.integers(1, 6), some.just(0), some.just(""))
 TURN = some.tuples(some.just("turn"), some.integers(1, 9), some.integers(0, 4), some.just(""))
+# A round whose bindings are on their way while other things happen; and what has come of such bindings.
+ROUND = some.tuples(some.just("round"), some.integers(1, 5), some.just(0), some.just(""))
+OUTCOME = some.tuples(some.just("outcome"), some.integers(0, 3), some.just(0), some.just(""))
 # Mostly what comes of something is seen before the next happens: only those who were looked at in vain have to be woken.
 HAPPENING = some.one_of(LONER, GANG, ENDS, NODE, TURN).flatmap(
     lambda step: some.sampled_from([(step, True), (step, False)])
 )
+# Rounds one after the other, mostly, as when many pods wait.
+IN_FLIGHT = some.one_of(LONER, GANG, ENDS, NODE, ROUND, ROUND, ROUND, OUTCOME)
 
 
 class World(SimulatedQueue):
@@ -32,6 +37,7 @@ class World(SimulatedQueue):
         super().__init__(a_node("n0", cpu="4"))
         self.count = 0
         self.least: dict[str, int] = {}
+        self.on_their_way: dict[str, tuple[Pod, str]] = {}  # bindings, by the pod's UID
 
     def loner(self, cpu: int, sort: int, app: str) -> None:
         self.put(born(a_pod(f"p{self.count}", SPECS[sort], {"app": app}, cpu=str(cpu)), self.count))
@@ -43,7 +49,7 @@ class World(SimulatedQueue):
         self.put(*members(size + spare, name))
 
     def end_pods(self, which: int, _: int, __: str) -> None:
-        there = sorted(self.cluster.pods)
+        there = sorted(self.cluster.pods.keys() - self.on_their_way.keys())
         if there:
             pod = self.cluster.pods[there[which % len(there)]].pod
             self.frees(pod)
@@ -63,6 +69,35 @@ class World(SimulatedQueue):
             self.queue.note_pod_assigned()
             self.note_bound(each.pod, each.node)
         self.whole(each.pod for each in new)
+
+    def round(self, most: int, _: int, __: str) -> None:
+        """Places pods, none of which is placed already."""
+        pending = self.queue.pop(self.now, most)
+        assert not {pod.metadata.uid for pod, _ in pending} & self.cluster.pods.keys()
+        outcome = GangScheduler(self.groups)(pending, self.cluster)
+        self.queue.record_outcome([pod for pod, _ in outcome.bound], [pod for pod, _ in outcome.unbound], self.now)
+        self.on_their_way |= {pod.metadata.uid: (pod, node) for pod, node in outcome.bound}
+
+    def outcome(self, which: int, _: int, __: str) -> None:
+        """Of four write sets one is refused. The pods of a gang are in one."""
+        seen: list[Pod] = []
+        for at, key in enumerate(
+            dict.fromkeys(pod.spec.scheduling_group or uid for uid, (pod, _) in self.on_their_way.items())
+        ):
+            together = [
+                each for uid, each in self.on_their_way.items() if (each[0].spec.scheduling_group or uid) == key
+            ]
+            for pod, node in together if at % 4 == which else ():
+                self.cluster.unplace(pod.metadata.uid)
+                self.queue.note_capacity_freed(node)
+            for pod, node in together if at % 4 != which else ():
+                self.queue.remove(pod.metadata.uid)
+                self.queue.note_pod_assigned()
+                self.note_bound(pod, node)
+                seen.append(pod)
+        self.queue.restore(self.on_their_way)
+        self.on_their_way.clear()
+        self.whole(seen)
 
     def note_bound(self, pod: Pod, node: str) -> None:
         if pod.spec.scheduling_group is not None:
@@ -108,6 +143,21 @@ def test_it_comes_to_rest_and_nobody_waits_who_would_fit(happening: list[tuple[S
             getattr(world, what)(one, two, three)
         if is_seen:
             world.turn_of(100, 0)
+    world.run_until_idle()
+
+    world.check_no_pending_pod_fits()
+
+
+@settings(max_examples=100, deadline=None)
+@given(some.lists(IN_FLIGHT, min_size=6, max_size=25))
+def test_no_pod_is_placed_twice_while_bindings_are_on_their_way_and_refused_ones_find_a_node(
+    happening: list[Step],
+) -> None:
+    world = World()
+    for what, one, two, three in happening:
+        world.count += 1
+        getattr(world, what)(one, two, three)
+    world.outcome(-1, 0, "")
     world.run_until_idle()
 
     world.check_no_pending_pod_fits()

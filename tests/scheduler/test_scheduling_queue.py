@@ -143,13 +143,57 @@ def test_who_wants_to_be_near_others_is_looked_at_when_any_come() -> None:
     assert harness.turn() == ["p"]
 
 
-def test_a_refused_binding_is_tried_again() -> None:
+def test_an_assumed_pod_is_tried_again_only_when_its_binding_is_refused() -> None:
+    harness = SimulatedQueue(a_node())
+    harness.put(*many(3))
+    assume(harness, 2)
+    assert [pod.metadata.name for pod, _ in harness.queue.pop(harness.now, 9)] == ["p2"]
+
+    harness.queue.restore(["uid-of-default-p0", "uid-of-default-p1", "uid-of-default-p2", "unknown"])
+
+    assert harness.turn() == ["p0", "p1", "p2"]
+
+
+def assume(harness: SimulatedQueue, most: int) -> None:
+    """Their bindings are on the way."""
+    pods = [pod for pod, _ in harness.queue.pop(harness.now, most)]
+    harness.queue.record_outcome(pods, [], harness.now)
+
+
+def test_an_assumed_pod_that_changes_is_not_tried_before_its_binding_is_refused() -> None:
+    """It would be placed a second time, and what it has on the first node given to others."""
     harness = SimulatedQueue(a_node())
     harness.put(a_pod("p"))
-    (pending,) = harness.queue.pop(harness.now, 9)
-    harness.queue.record_outcome([pending[0]], [], harness.now)
+    assume(harness, 1)
+    harness.put(a_pod("p", cpu="2"))
+    assert harness.turn() == []
+
+    harness.queue.restore(["uid-of-default-p"])
 
     assert harness.turn() == ["p"]
+
+
+def test_of_an_assumed_pod_nothing_is_left_when_it_is_gone() -> None:
+    harness = SimulatedQueue(a_node())
+    harness.put(*many(2))
+    assume(harness, 1)
+
+    for uid in ("uid-of-default-p1", "uid-of-default-p0"):
+        harness.queue.remove(uid)
+
+    assert (len(harness.queue), harness.queue.bucket_count) == (0, 0)
+
+
+def test_an_assumed_pod_needs_its_nominated_node_no_more() -> None:
+    harness = SimulatedQueue(a_node())
+    pod = a_pod("p")
+    harness.put(replace(pod, status=replace(pod.status, nominated_node_name="n1")))
+    assume(harness, 1)
+    assert harness.queue.nominated_pods() == []
+
+    harness.queue.restore([pod.metadata.uid])
+
+    assert len(harness.queue.nominated_pods()) == 1
 
 
 def test_a_pod_with_room_of_its_own_is_looked_at_wherever_it_is_in_line() -> None:
@@ -211,6 +255,21 @@ def test_a_gang_is_looked_at_as_a_whole() -> None:
 
     assert harness.turn(2) == ["g-000", "g-001", "g-002"]
     assert harness.turn(2) == ["p"]
+
+
+def test_a_gang_waits_while_bindings_of_it_are_on_the_way() -> None:
+    """It would be placed again as a whole: it does not know yet which of its pods are on nodes."""
+    harness = SimulatedQueue(a_node())
+    harness.queue.requeue(harness.groups.set(("default", "g"), a_group(least=2)))
+    harness.put(*a_gang_of(2))
+    harness.later(seconds=1)
+    assume(harness, 9)
+    harness.put(*a_gang_of(1, start=2))
+    assert harness.turn() == []
+
+    harness.queue.restore(["uid-of-default-g-000", "uid-of-default-g-001"])
+
+    assert harness.turn() == ["g-000", "g-001", "g-002"]
 
 
 def test_a_gang_that_is_still_being_made_is_not_looked_at_for_a_moment() -> None:

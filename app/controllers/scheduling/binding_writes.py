@@ -5,14 +5,17 @@ reader sees a part of them, and if one pod has changed meanwhile, all are placed
 pods have their nodes: no pod waits for them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from app.controllers.planned_write import PlannedWrite
 from app.kinds.pod.pod import Pod
 from app.kinds.scheduling.podgroup import DISRUPTED, SCHEDULED, PodGroup
+from app.machinery.base import ObjectMeta
 from app.machinery.meta.meta_condition import Condition, condition, with_condition
 from app.plans.plan import Action, Emit, Plan, Update
 from app.registry.verbs.binding import bound
@@ -20,7 +23,8 @@ from app.scheduler.gang_scheduling import GangAttempt
 from app.store import Key
 
 EVENTS = Key("scheduler", "", "events")
-MAX_DEFERRED = 20_000  # events of bindings: more are not deferred further
+MAX_DEFERRED = 100_000  # events of bindings: more are not deferred further
+SETS_TOGETHER = 10  # write sets of events: then pods that have come meanwhile are bound
 DEFER_BY = timedelta(seconds=1)  # until it is checked again whether pods still wait
 
 
@@ -29,11 +33,12 @@ def bind_pods(pairs: Sequence[tuple[Pod, str]], now: datetime) -> tuple[Action, 
 
 
 def scheduled_events(pairs: Iterable[tuple[Pod, str]]) -> tuple[Action, ...]:
-    return tuple(Emit("Normal", "Scheduled", _event_message(pod, node), pod, once=True) for pod, node in pairs)
+    return tuple(_scheduled_event(pod, node) for pod, node in pairs)
 
 
-def _event_message(pod: Pod, node: str) -> str:
-    return f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node}"
+def _scheduled_event(pod: Pod, node: str) -> Action:
+    message = f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node}"
+    return Emit("Normal", "Scheduled", message, pod, once=True)
 
 
 def write_gang_attempt(
@@ -72,33 +77,55 @@ def _set_conditions(group: PodGroup, conditions: tuple[Condition, ...]) -> tuple
     return (Update(replace(group, status=replace(group.status, conditions=conditions)), group),)
 
 
+_POD = Pod()  # to make one takes ten times as long as to copy it
+
+
+class _Binding(NamedTuple):
+    """What an event tells of a pod that was bound: the pod itself may be gone by then."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    node: str
+
+    def event(self) -> Action:
+        meta = ObjectMeta(
+            name=self.name, namespace=self.namespace, uid=self.uid, resource_version=self.resource_version
+        )
+        return _scheduled_event(replace(_POD, metadata=meta), self.node)
+
+
 class DeferredEvents:
     """Events of bindings that are committed without them. A binding may be refused: its event is written once it was seen."""
 
     def __init__(self) -> None:
         self._assumed: set[str] = set()  # UIDs
-        self._bound: list[Pod] = []
+        self._bound: deque[_Binding] = deque()
 
     def defer(self, pods: Iterable[Pod]) -> None:
         """The pods are about to be bound."""
         self._assumed.update(pod.metadata.uid for pod in pods)
 
-    def note_bound(self, pod: Pod) -> list[Key]:
+    def note_bound(self, pod: Pod) -> Sequence[Key]:
         """A pod was seen on a node. Returns what is to be reconciled."""
-        if pod.metadata.uid not in self._assumed:
-            return []
-        self._assumed.remove(pod.metadata.uid)
-        self._bound.append(pod)
-        return [EVENTS]
+        meta = pod.metadata
+        if meta.uid not in self._assumed:
+            return ()
+        self._assumed.remove(meta.uid)
+        self._bound.append(_Binding(meta.namespace, meta.name, meta.uid, meta.resource_version, pod.spec.node_name))
+        return (EVENTS,)
 
     def drop_assumed(self) -> None:
         """Bindings that have not been seen by now were refused."""
         self._assumed.clear()
 
-    def write(self, now: datetime, batch: int, *, is_busy: bool) -> list[PlannedWrite]:
-        """Write sets of `batch` events each. While pods wait for their bindings (`is_busy`), events wait."""
-        if is_busy and len(self._bound) < MAX_DEFERRED:
-            return [PlannedWrite(Plan(again_at=now + DEFER_BY))]
-        emits = scheduled_events((pod, pod.spec.node_name) for pod in self._bound)
-        self._bound.clear()
-        return [PlannedWrite(Plan(emits[n : n + batch])) for n in range(0, len(emits), batch)]
+    def write(self, now: datetime, batch: int, *, is_busy: bool) -> Iterator[PlannedWrite]:
+        """Some write sets of `batch` events each. While pods wait for their bindings (`is_busy`), events wait."""
+        left = SETS_TOGETHER if not is_busy else 0
+        while self._bound and (left > 0 or len(self._bound) >= MAX_DEFERRED):
+            left -= 1
+            some = [self._bound.popleft() for _ in range(min(batch, len(self._bound)))]
+            yield PlannedWrite(Plan(tuple(each.event() for each in some)))
+        if self._bound:
+            yield PlannedWrite(Plan(again_at=now + DEFER_BY if is_busy else now))

@@ -1,12 +1,13 @@
-"""The scheduler's controller: one round places all pods that are to be tried, and commits bindings many at a time.
+"""The scheduler's controller: rounds place the pods that are to be tried, and commit bindings many at a time.
 
 `app.scheduler` decides, on a cache that is updated here as nodes and pods come and go. What a round has placed counts from
-then on, before it is committed (kube-scheduler's assumed pods): no two rounds give away the same resources. A few bindings are
-committed with their events; of many, the events follow when all pods have their nodes.
+then on, before it is committed (kube-scheduler's assumed pods): no two rounds give away the same resources. So a round is
+planned while bindings of the rounds before it are on their way to the database. A few bindings are committed with their events;
+of many, the events follow when all pods have their nodes.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import cast
 
@@ -56,7 +57,8 @@ from app.store import Key, Mirror
 BATCH = 250  # bindings or events of one write set
 ROUND = Key("scheduler", "", "round")
 RECLAIM_DELAY = timedelta(seconds=1)  # until quota of pods placed in a round can be reclaimed
-MAX_ROUND_PODS = 5_000
+ROUND_PODS = 500  # of a round: the event loop waits for it
+MAX_ROUND_PODS = 5_000  # of a round that looks at many classes, and of rounds that do not wait for the one before
 STORAGE_KINDS = frozenset(kind.resource for kind in (CLAIMS, VOLUMES, CLASSES))
 
 
@@ -83,7 +85,7 @@ class Scheduler:
         self._volumes = VolumeIndex(mirror)
         self._pending: dict[Key, Pending] = {}
         self._claiming: set[Key] = set()  # pending pods with claims
-        # Of the last round, which may have been refused: UIDs of pods that it placed, and reports of others.
+        # Of the last rounds, which may have been refused: UIDs of pods that they placed, and reports of others.
         self._assumed: set[str] = set()
         self._written_results: list[PostFilterResult] = []
         self._pending_reports = PendingReports()
@@ -258,34 +260,55 @@ class Scheduler:
                 self.on_event(Key(kind, each.metadata.namespace, each.metadata.name), None, each)
         return [ROUND, QUEUES]
 
-    def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
+    def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite] | Iterator[PlannedWrite]:
         if key == QUEUES:
             return [*self._local_queues.write_statuses(now)]
         if key == EVENTS:
             return self._deferred_events.write(now, BATCH, is_busy=self._queue.has_more)
+        return self._plan_rounds(now)
+
+    def _plan_rounds(self, now: datetime) -> Iterator[PlannedWrite]:
+        """Plan some rounds, which depend on nothing that those before them write; then tell when to look again."""
         self._forget_refused()
         self._requeue(self._pending_reports.pop_due(now))
-        began, pods = time.perf_counter(), self._queue.pop(now, MAX_ROUND_PODS)
-        writes: list[PlannedWrite] = []
-        if pods:
-            gang_scheduler = GangScheduler(self._groups)
-            budgets = DisruptionBudgets(self._budgets())
-            evaluator = PreemptionEvaluator(self._cluster, self._lowest, budgets, self._groups)
-            quota_admission = QuotaAdmission(self._fair, self._groups, gang_scheduler, budgets)
-            nominated = self._queue.nominated_pods()
-            result = schedule_round(pods, nominated, self._cluster, evaluator, quota_admission, quota_admission.check)
-            reservations = self._reserve_volumes(result, gang_scheduler, now)
-            result.post_filter_results = self._local_queues.add_positions(result.post_filter_results)
-            self._cluster.trim_rankings()
-            self._record_outcome(result, now)
-            self._metrics.note_round(began, len(result.bound), len(result.unbound), now)
-            if quota_admission.awaits_commit:
-                self._queue.note_capacity_freed()
-            writes = self._write(result, gang_scheduler, reservations, now.replace(microsecond=0))
-            writes += [PlannedWrite(Plan(again_at=now + RECLAIM_DELAY))] if quota_admission.awaits_commit else []
-            writes += self._local_queues.write_reports(self._written_results, now.replace(microsecond=0))
+        taken = 0
+        while pods := self._queue.pop(now, self._round_size()):
+            taken += len(pods)
+            goes_on = yield from self._plan_round(pods, now)
+            if not goes_on or taken >= MAX_ROUND_PODS:
+                break
         again_at = earliest((self._queue.next_pop_at(now), self._pending_reports.next_due_at()))
-        return [*writes, PlannedWrite(Plan(again_at=again_at))] if again_at is not None else writes
+        if again_at is not None:
+            yield PlannedWrite(Plan(again_at=again_at))
+
+    def _round_size(self) -> int:
+        """Each round looks at all classes. With quotas or claims, each is committed before the next: then few are better."""
+        if self._fair.is_active or self._claiming:
+            return MAX_ROUND_PODS
+        return min(max(ROUND_PODS, self._queue.bucket_count), MAX_ROUND_PODS)
+
+    def _plan_round(self, pods: Sequence[Pending], now: datetime) -> Generator[PlannedWrite, None, bool]:
+        """Returns whether the next round may be planned before this one is committed."""
+        began = time.perf_counter()
+        gang_scheduler = GangScheduler(self._groups)
+        budgets = DisruptionBudgets(self._budgets())
+        evaluator = PreemptionEvaluator(self._cluster, self._lowest, budgets, self._groups)
+        quota_admission = QuotaAdmission(self._fair, self._groups, gang_scheduler, budgets)
+        nominated = self._queue.nominated_pods()
+        result = schedule_round(pods, nominated, self._cluster, evaluator, quota_admission, quota_admission.check)
+        reservations = self._reserve_volumes(result, gang_scheduler, now)
+        result.post_filter_results = self._local_queues.add_positions(result.post_filter_results)
+        self._cluster.trim_rankings()
+        self._record_outcome(result, now)
+        self._metrics.note_round(began, len(result.bound), len(result.unbound), now)
+        if quota_admission.awaits_commit:
+            self._queue.note_capacity_freed()
+        goes_on = self._queue.has_more and not (self._fair.is_active or self._claiming or _preempts(result))
+        writes = self._write(result, gang_scheduler, reservations, now.replace(microsecond=0))
+        writes += [PlannedWrite(Plan(again_at=now + RECLAIM_DELAY))] if quota_admission.awaits_commit else []
+        writes += self._local_queues.write_reports(self._written_results, now.replace(microsecond=0))
+        yield from writes
+        return goes_on
 
     def _reserve_volumes(self, result: RoundResult, gang_scheduler: GangScheduler, now: datetime) -> Reservations:
         """Decide what unbound claims get. Pods that cannot have theirs now are taken off their nodes."""
@@ -358,11 +381,12 @@ class Scheduler:
         return [cast("PodDisruptionBudget", each) for each in self._mirror.all(BUDGETS.resource)]
 
     def _forget_refused(self) -> None:
-        """Undo what was not committed of the last round: what was has been seen by now."""
+        """Undo what was not committed of the last rounds: what was has been seen by now."""
         for uid in self._assumed:
             placed = self._cluster.unplace(uid)
             if placed is not None:
                 self._queue.note_capacity_freed(placed.node)
+        self._queue.restore(self._assumed)
         self._assumed.clear()
         self._deferred_events.drop_assumed()
         for result in self._written_results:
@@ -375,6 +399,11 @@ class Scheduler:
     def _requeue(self, keys: Iterable[Key]) -> None:
         for known in filter(None, map(self._pending.get, keys)):
             self._queue.add(*known)
+
+
+def _preempts(result: RoundResult) -> bool:
+    """Later rounds decide from what becomes of the victims and the nominated nodes."""
+    return any(each.victims or each.nominated_node for each in result.post_filter_results)
 
 
 def _pod_keys(pods: Iterable[Pod]) -> list[Key]:

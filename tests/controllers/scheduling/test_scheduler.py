@@ -22,7 +22,7 @@ from app.registry.verbs.objects import Registry
 from app.scheduler.fit_hints import without_hint
 from app.store import OutcomeUnknown, Unavailable
 from tests.controllers.machines import a_node, alter
-from tests.controllers.running import events, every, running, settled, until
+from tests.controllers.running import events, every, held_copy, running, settled, until
 from tests.registry.examples import PODS, a_pod, create, get
 
 
@@ -238,6 +238,34 @@ async def test_more_than_one_round_takes_are_all_placed(registry: Registry, monk
     await asyncio.gather(*(create(registry, PODS, a_pod_requesting(f"p{number}")) for number in range(10)))
     async with running(registry, Scheduler):
         await wait_until_bound(registry, 10)
+
+
+async def test_a_binding_that_is_refused_while_others_are_planned_gives_nothing_away_twice(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds are planned while those before are committed; one of them was planned from a pod that has changed."""
+    monkeypatch.setattr(scheduler, "ROUND_PODS", 2)
+    for name in ("n1", "n2"):
+        await create(registry, NODES, a_node(name, cpu="5", pods="20"))
+    for number in range(10):
+        await create(registry, PODS, a_pod_requesting(f"p{number}"))
+    copy = await held_copy(registry)
+
+    def annotate(pod: Any) -> Any:
+        return replace(pod, metadata=replace(pod.metadata, annotations={"changed": "yes"}))
+
+    await objects.edit(registry, PODS, "default", "p4", annotate)
+    async with running(registry, Scheduler, copy=copy) as controllers:
+
+        async def refused() -> bool:
+            return bool(controllers.runners[0]._failures)
+
+        await until(registry, refused)
+        copy.is_paused = False
+        controllers.move(seconds=10)
+        await wait_until_bound(registry, 10)
+
+    await check_nodes_were_never_overcommitted(registry, 5)
 
 
 async def test_those_without_a_place_do_not_keep_others_from_theirs(

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.controllers.scheduling import scheduler
+from app.controllers.scheduling import binding_writes, scheduler
 from app.controllers.scheduling.scheduler import Scheduler
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.core.node import KIND as NODES
@@ -54,6 +54,18 @@ async def test_of_many_bindings_the_events_follow(registry: Registry, monkeypatc
     assert messages == {f"Successfully assigned default/p{number} to n1" for number in range(12)}
 
 
+async def test_of_very_many_bindings_the_events_come_in_parts(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "BATCH", 2)
+    monkeypatch.setattr(binding_writes, "SETS_TOGETHER", 2)
+    await scheduled(registry, 15)
+
+    bound, wait_for_message = await revisions(registry)
+    assert (len(bound), len(wait_for_message)) == (15, 15)
+    assert max(bound) < min(wait_for_message)
+
+
 async def test_while_more_pods_wait_their_bindings_come_before_the_events_of_others(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,3 +76,16 @@ async def test_while_more_pods_wait_their_bindings_come_before_the_events_of_oth
     bound, wait_for_message = await revisions(registry)
     assert (len(bound), len(wait_for_message)) == (12, 12)
     assert max(bound) < min(wait_for_message)
+
+
+async def test_no_more_events_than_so_many_are_kept_for_later(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "BATCH", 4)
+    monkeypatch.setattr(scheduler, "MAX_ROUND_PODS", 6)
+    monkeypatch.setattr(binding_writes, "MAX_DEFERRED", 5)
+    await scheduled(registry, 18)
+
+    bound, wait_for_message = await revisions(registry)
+    assert (len(bound), len(wait_for_message)) == (18, 18)
+    assert min(wait_for_message) < max(bound)
