@@ -17,11 +17,11 @@ import os
 from app.registry.uids import new_uid
 
 new_uid()
-if os.fork() == 0 or os.fork() == 0:
-    print(*(new_uid() for _ in range(300)), flush=True)
-    os._exit(0)
-os.wait()
-os.wait()
+for _ in range(2):
+    if os.fork() == 0:
+        print(*(new_uid() for _ in range(300)), flush=True)
+        os._exit(0)
+    os.wait()
 print(*(new_uid() for _ in range(300)), flush=True)
 """
 
