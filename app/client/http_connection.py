@@ -6,6 +6,7 @@ Errors are httpx's, each made of the system's.
 """
 
 import asyncio
+import select
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
@@ -56,6 +57,12 @@ class _Wire(asyncio.Protocol):
     def is_idle(self) -> bool:
         """True if it may carry another request."""
         return self._is_over and self._keeps_open and not self._is_paused and not self._lost.done()
+
+    def has_news(self) -> bool:
+        """Return whether the kernel has something for it: of an idle one, its end, which the event loop has yet to tell."""
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
     def ask(self, request: bytes) -> None:
         self._begin()
@@ -211,7 +218,7 @@ class HttpConnection(httpx.AsyncBaseTransport):
 
     async def _open(self, url: httpx.URL, seconds: float | None) -> _Wire:
         is_open, wire, self._wire = self.is_open, self._wire, None
-        if wire is not None and is_open and _clock() - wire.used_at <= self._idle_seconds:
+        if wire is not None and is_open and _clock() - wire.used_at <= self._idle_seconds and not wire.has_news():
             return wire
         if wire is not None:
             wire.abort()

@@ -1,9 +1,11 @@
 """One HTTP connection, against a server that sends what the test says, byte for byte."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from threading import Semaphore
 
 import httpx
 import pytest
@@ -137,6 +139,28 @@ async def test_one_that_cannot_go_on_is_dialled_anew(answer: bytes) -> None:
             assert (await ask(connection, url)).status_code == 200
             while connection.is_open:  # noqa: ASYNC110 - its end is the event
                 await asyncio.sleep(0)
+
+
+async def test_one_that_has_ended_unseen_is_not_used_again() -> None:
+    """Its end is in the kernel when the next request comes, and the event loop has not looked yet."""
+    ended = Semaphore(0)
+
+    def serve() -> None:
+        for _ in range(2):
+            talk, _ = server.accept()
+            with talk:
+                talk.recv(1 << 16)
+                talk.sendall(OK + b"Content-Length: 0\r\n\r\n")
+            ended.release()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        serving = asyncio.get_running_loop().run_in_executor(None, serve)
+        connection = HttpConnection(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), (), 60.0)
+        for _ in range(2):
+            assert (await ask(connection, f"http://127.0.0.1:{server.getsockname()[1]}/x")).status_code == 200
+            ended.acquire()  # nothing else runs on the loop
+        await serving
+    await connection.aclose()
 
 
 @pytest.mark.parametrize(
