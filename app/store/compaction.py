@@ -25,16 +25,17 @@ _FLOOR = """update counter set floor = greatest(floor, least(
 _SECRETS_FLOOR = """update counter set secrets_floor = greatest(secrets_floor, coalesce(
     (select max(revision) from versions where kind = 'secrets' and recorded_at < now() - $1::interval), 0))"""
 # In the order of revisions, or the two compactions could lock each other out of a Secret's versions.
+# By arrays, which are made once: joined, a table that was small when Postgres looked last is read again for each row.
 # Each version that is old enough takes the one that it replaced with it; a deletion leaves nothing, and goes as well.
 _DELETE = """with old as (
         select revision, previous, change from versions
         where revision > $1 and {which} order by revision limit $2
     ), gone as (
-        delete from versions where revision in (
-            select revision from versions
-            where revision in (select previous from old union all select revision from old where change = 'D')
-            order by revision for update
-        ) returning 1
+        delete from versions where revision = any(array(
+            select revision from versions where revision = any(array(
+                select previous from old union all select revision from old where change = 'D'
+            )) order by revision for update
+        )) returning 1
     ) select (select max(revision) from old) as last, (select count(*) from gone) as gone"""
 _DELETE_ALL = _DELETE.format(which="revision <= (select floor from counter)")
 _DELETE_SECRETS = _DELETE.format(which="kind = 'secrets' and revision <= (select secrets_floor from counter)")

@@ -36,6 +36,14 @@ async def test_versions_that_are_nobodys_newest_go(store: Store) -> None:
     assert [head.revision for head in page.heads] == [newer, b]
 
 
+async def test_a_table_that_was_empty_when_postgres_looked_is_compacted_as_fast(store: Store) -> None:
+    """By its statistics a join with the table costs nothing: 2,000 times all of it took more than the 60 s of a statement."""
+    await store.pool.execute("analyze versions")
+    revisions = await store.commit([create(f"n-{number}") for number in range(2_000)])
+    await store.commit([delete(f"n-{number}", revision) for number, revision in enumerate(revisions)])
+    assert await compact(store.pool, NO_TIME) == 4_000
+
+
 async def test_what_is_young_enough_stays(store: Store) -> None:
     (a,) = await store.commit([create("a")])
     await store.commit([modify("a", a)])
