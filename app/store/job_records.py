@@ -193,10 +193,11 @@ _FORGET = f"""with ended as (
         delete from job_record_omissions where job_uid in (select uid from jobs)
     )
     delete from job_record_events where involved_uid in (select uid from jobs union all select pod_uid from attempts)"""
+# By an array, which is made once: a subquery with a lock might be run for each row.
 _EXPIRE = f"""with jobs as (
-        delete from job_records where uid in (
+        delete from job_records where uid = any(array(
             select uid from job_records where deleted_at < $1 order by deleted_at limit $2 for update skip locked
-        ) returning uid
+        )) returning uid
     ), attempts as (
         delete from job_record_attempts where job_uid in (select uid from jobs) returning pod_uid
     ), {_RESTARTS}, omissions as (

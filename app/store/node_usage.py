@@ -12,8 +12,9 @@ from app.store.errors import call_database
 _WRITE = """insert into node_usage (node, reported_at, body)
     select node, $3, body from unnest($1::text[], $2::bytea[]) as given(node, body) order by node
     on conflict (node) do update set reported_at = excluded.reported_at, body = excluded.body"""
-_FORGET = """delete from node_usage where node in (
-    select node from node_usage where reported_at < $1 for update skip locked)"""
+# By an array, which is made once: a subquery with a lock might be run for each row.
+_FORGET = """delete from node_usage where node = any(array(
+    select node from node_usage where reported_at < $1 for update skip locked))"""
 
 
 class UsageReport(NamedTuple):

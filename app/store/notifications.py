@@ -7,8 +7,8 @@ The same connection shows whether the server answers at all: one that hangs, as 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import asyncpg
@@ -95,9 +95,10 @@ async def listen(
             continue
         try:
             connection.add_termination_listener(lambda _, lost=lost: lost.set())
-            await check(connection)
-            for channel, on_notify in channels.items():
-                await connection.add_listener(channel, _payload_to(on_notify))
+            async with _telling(silent), asyncio.timeout(SILENT_SECONDS):
+                await check(connection)
+                for channel, on_notify in channels.items():
+                    await connection.add_listener(channel, _payload_to(on_notify))
             connected()
             await _wait_until_lost(connection, lost, silent)
         except AWAY:
@@ -113,12 +114,19 @@ async def _wait_until_lost(connection: asyncpg.Connection, lost: asyncio.Event, 
             async with asyncio.timeout(_HEARTBEAT_SECONDS):
                 await lost.wait()
                 return
-        try:
+        async with _telling(silent):
             await connection.execute("select 1", timeout=SILENT_SECONDS)
-        except TimeoutError:
-            logger.warning("database does not answer; closing all connections to it", seconds=SILENT_SECONDS)
-            silent()
-            raise
+
+
+@asynccontextmanager
+async def _telling(silent: Callable[[], None]) -> AsyncIterator[None]:
+    """Call `silent` if what is within ends with TimeoutError, which is raised on."""
+    try:
+        yield
+    except TimeoutError:
+        logger.warning("database does not answer; closing all connections to it", seconds=SILENT_SECONDS)
+        silent()
+        raise
 
 
 def _payload_to(on_notify: OnNotify) -> Callable[[Any, int, str, object], None]:

@@ -162,8 +162,9 @@ _EXCHANGE = f"""with used as (
     insert into tokens (digest, username, groups, nodes, uid, extra, needs, expires_at)
     select $4, username, groups, nodes, uid, extra, needs, least($5, ended + node_life) from used
     returning expires_at"""
-_FORGET = """delete from tokens where digest in (
-    select digest from tokens where expires_at < $1 limit 1000 for update skip locked)"""
+# By an array, which is made once: a subquery with a lock might be run for each row.
+_FORGET = """delete from tokens where digest = any(array(
+    select digest from tokens where expires_at < $1 limit 1000 for update skip locked))"""
 
 
 class Tokens:

@@ -66,6 +66,25 @@ async def test_a_cancelled_call_ends_as_cancelled_even_if_its_connection_breaks_
         await task
 
 
+async def test_a_database_that_hangs_before_anybody_listens_is_noticed(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(notifications, "SILENT_SECONDS", 0.2)
+    noticed = asyncio.Event()
+    async with Proxy(dsn) as proxy, asyncio.timeout(60):
+
+        async def check(connection: asyncpg.Connection) -> None:
+            proxy.freeze()
+            await connection.execute("select 1")
+
+        listening = asyncio.create_task(notifications.listen(proxy.dsn, {}, check, lambda: None, noticed.set))
+        await noticed.wait()
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        proxy.thaw()
+    assert any("database does not answer" in record.message for record in caplog.records)
+
+
 async def test_calls_of_a_database_that_hangs_end_and_go_on_once_it_answers(
     dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -81,6 +100,9 @@ async def test_calls_of_a_database_that_hangs_end_and_go_on_once_it_answers(
             await reading
         with pytest.raises((OutcomeUnknown, Unavailable)):
             await writing
+        monkeypatch.setattr(
+            notifications, "SILENT_SECONDS", 10.0
+        )  # a busy machine is slower than the freeze was told to be
         proxy.thaw()
         await despite_outages(proxy.dsn, partial(store.commit, [create("after")]), pause=0)
         assert await store.get(key("after")) is not None
