@@ -162,7 +162,7 @@ class _Wire(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self._is_over:
-            raise ValueError("an answer that nobody has asked for")
+            raise ValueError("the server sent an answer without a request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers.append((name, value))

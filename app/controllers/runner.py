@@ -58,7 +58,7 @@ class Controller(Protocol):
 
 @runtime_checkable
 class Selective(Protocol):
-    """A controller that is told of changes of some kinds only. Most changes are of pods, which concern few controllers."""
+    """A controller that handles changes of `kinds` only, and hears of no others. Few controllers need those of pods."""
 
     kinds: Collection[str]
 

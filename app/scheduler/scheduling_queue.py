@@ -92,7 +92,7 @@ def _move_entries(
 
 
 def _without(entries: list[Entry], uids: Container[str]) -> list[Entry]:
-    """Those that are left. Of pods that were placed, most were the first."""
+    """Return the entries that have none of the UIDs. Placed pods mostly stood first, so these are skipped without a copy."""
     first = next((at for at, (_, uid) in enumerate(entries) if uid not in uids), len(entries))
     return [each for each in islice(entries, first, None) if each[1] not in uids]
 

@@ -37,9 +37,8 @@ MUST_NOT_EXIST = 0
 MUST_LIVE = -1  # exist, and not be on its way out
 MAX_SETS = 256
 MAX_URGENT = 128  # of those: renewals without end must not stop all others
-MAX_WRITES = (
-    1_000  # a batch is closed beyond this: small sets shall not wait twice, nor a step of the event loop take long
-)
+# A batch is closed beyond this: small sets must not wait twice, nor may one step of the event loop take long.
+MAX_WRITES = 1_000
 LAST_SECONDS = 1.0  # for telling who has written, when the writer is stopped
 COMMIT_SECONDS = 30.0  # longer than the server waits for a lock: beyond it, the network has swallowed the answer
 

@@ -100,7 +100,7 @@ class Mirror:
         return kind in self._objects
 
     def listen(self, listener: Listener, kinds: Collection[str] | None = None) -> None:
-        """Tell a listener of every change, or of those of some kinds. Who came first is told first."""
+        """Call a listener for every change, or for changes of `kinds` only. Listeners are called in the order of these calls."""
         self._listeners.append((listener, kinds))
         self._listeners_of.clear()
 

@@ -46,7 +46,7 @@ class AgentCalls:
 
 
 class LogGrowth:
-    """Wakes whoever follows a log. `count` rises when some log grows: note it before reading, as one may grow meanwhile."""
+    """Wakes followers of logs. `count` rises when any log grows. Note it before reading: the log may grow during the read."""
 
     def __init__(self) -> None:
         self.count = 0

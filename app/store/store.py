@@ -81,7 +81,7 @@ class Store:
         self.usage = NodeUsageReports(pool)
         self.agent_calls = AgentCalls(pool)
         self.log_growth = LogGrowth()
-        # Without a ring nobody watches through this process, and mirrors hold no events, which are half of all changes.
+        # A process without a ring serves no watches, and its mirrors hold no events: it skips events, half of all changes.
         self._unfollowed = "" if ring_bytes else EVENTS.resource
         self.feed = Feed(self._history, ring_bytes, self._check_timeline)
         self.metrics = MetricsRegistry()
@@ -137,7 +137,7 @@ class Store:
     def remembered(self, key: Key) -> Change | None:
         """The newest version of an object on a node, as this process knows it; None if it does not, or the object is gone.
 
-        For who writes the next version, and looks into the database if that is refused.
+        A writer of the next version may start from it, and reads the database if its write is refused.
         """
         change = self.feed.newest(key)
         return None if change is None or change.change == "D" else change

@@ -45,7 +45,7 @@ _BROKEN = """select indexrelid::regclass::text from pg_index
 
 @dataclass(frozen=True)
 class Extent:
-    """How many pages a table has, and how many its rows need."""
+    """Pages of a table's file, and pages that its rows need."""
 
     pages: int
     needed: int
@@ -77,7 +77,7 @@ class TableShrinking:
 async def shrink(pool: asyncpg.Pool, table: str, smallest: int = SMALLEST) -> int:
     """Give back what a table of more than `smallest` pages does not need, if that is more than half; how many pages went."""
     async with pool.acquire() as connection:
-        if not await connection.fetchval(_MAY_VACUUM, table):  # somebody else migrates, and vacuums
+        if not await connection.fetchval(_MAY_VACUUM, table):  # another role owns the tables, and vacuums them
             return 0
         await _drop_broken_indexes(connection, table)
         before = await measure(connection, table, smallest)
@@ -92,7 +92,7 @@ async def shrink(pool: asyncpg.Pool, table: str, smallest: int = SMALLEST) -> in
 
 
 async def _pass_over(connection: Connection, table: str, extent: Extent, smallest: int) -> None:
-    """Some of the rows that are moved come to lie at the end again, so it takes some passes."""
+    """Move and cut up to PASSES times: some of the moved rows land near the end of the file again."""
     for _ in range(PASSES):
         if not extent.is_bloated:
             return
@@ -118,7 +118,7 @@ async def _cut(connection: Connection, table: str) -> None:
 
 
 async def _move(connection: Connection, table: str, extent: Extent) -> None:
-    """From the end of the file on, so that an interrupted run has done something."""
+    """Move rows from the end of the file on: what an interrupted run has moved need not be moved again."""
     for first in range(extent.pages - SLICE, extent.end - SLICE, -SLICE):
         began = time.monotonic()
         await _move_slice(connection, table, max(first, extent.end), first + SLICE)
@@ -126,7 +126,7 @@ async def _move(connection: Connection, table: str, extent: Extent) -> None:
 
 
 async def _move_slice(connection: Connection, table: str, first: int, last: int) -> None:
-    """Rows are deleted and inserted in one statement, while nobody else writes to the table."""
+    """Move the rows of some pages: one statement deletes and inserts them, under a lock that stops other writers."""
     async with connection.transaction():
         await connection.execute(f"set local lock_timeout = {LOCK_MILLISECONDS}")
         await connection.execute(f"lock table {table} in share row exclusive mode")

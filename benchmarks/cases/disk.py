@@ -1,4 +1,4 @@
-"""What finished Jobs take of the disk: at once, for as long as they are kept, and once they are deleted.
+"""Disk space of finished Jobs: right after they end, while they are kept, and after they are deleted.
 
 An hour is not waited for: events are deleted as by their TTL, and history is compacted, as the leader does after an hour.
 """
@@ -66,7 +66,7 @@ async def _delete(cluster: Cluster, path: str) -> None:
 
 
 async def _age(cluster: Cluster) -> None:
-    """What an hour does: events go, then all that was replaced or deleted."""
+    """Delete events and compact history, as the leader does within an hour."""
     await _delete(cluster, EVENTS)
     async with asyncpg.create_pool(**database_of(cluster), min_size=1, max_size=1) as pool, asyncio.timeout(120.0):
         revision = await pool.fetchval("select revision from counter")

@@ -81,7 +81,7 @@ _POD = Pod()  # to make one takes ten times as long as to copy it
 
 
 class _Binding(NamedTuple):
-    """What an event tells of a pod that was bound: the pod itself may be gone by then."""
+    """Facts of a bound pod for its `Scheduled` event. The pod itself may be deleted before the event is written."""
 
     namespace: str
     name: str

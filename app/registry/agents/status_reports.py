@@ -92,7 +92,7 @@ class _Taking:
             self.closed |= {key.name for key in conflict.keys if key.kind == NAMESPACES}
             return StatusOutcome(uid, 409, "changed meanwhile")
         if not stored and isinstance(head, Change):
-            return StatusOutcome(uid, 409, "it is no news to a version that may not be the newest")
+            return StatusOutcome(uid, 409, "the report changes nothing in this version, which may be out of date")
         return StatusOutcome(uid, 200)
 
     async def _store(self, old: Pod, now: Pod, events: list[Write]) -> bool:
