@@ -2,6 +2,7 @@
 
 import os
 import platform
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ def described(postgres: str, load: tuple[float, float, float]) -> Machine:
         memory_gib=round(int(_field("/proc/meminfo", "MemTotal").split()[0]) / (1 << 20), 1),
         kernel=platform.release(),
         data_on=_filesystem(tempfile.gettempdir()),
-        python=platform.python_version(),
+        python=f"{platform.python_version()} in {sys.base_prefix}",
         postgres=postgres,
         load_at_start=load,
     )

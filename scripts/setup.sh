@@ -1,10 +1,14 @@
 #!/bin/sh
 # The virtual environment with everything that the lock names, at those hashes, and this project itself. Safe to repeat;
-# without network if all is installed. Called by `make setup` with the folder.
+# without network if all is installed. Called by `make setup` with the folder; PYTHON names another interpreter.
 set -eu
 venv=$1
 
-for python in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11 none; do
+# A distribution's Python goes first: it is built with profile-guided optimization, without which (pyenv's default, for
+# one) a Job takes a quarter more CPU.
+distribution=/usr/bin/python3
+"$distribution" -c 'import ensurepip, venv' 2>/dev/null || distribution=python3
+for python in "${PYTHON:-$distribution}" python3 python3.14 python3.13 python3.12 python3.11 none; do
     [ "$python" = none ] && { echo "setup: no Python >= 3.11 found: install it, or name it: make setup PYTHON=..." >&2; exit 1; }
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
 done
@@ -13,7 +17,7 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     exit 1
 fi
 
-"$venv/bin/python" -m pip --version >/dev/null 2>&1 || { echo "setup: making $venv"; "$python" -m venv "$venv"; }
+"$venv/bin/python" -m pip --version >/dev/null 2>&1 || { echo "setup: making $venv with $python"; "$python" -m venv "$venv"; }
 pip="$venv/bin/python -m pip --disable-pip-version-check --quiet"
 echo "setup: installing what requirements-dev.lock names"
 # First of all pip itself: the one that comes with Python 3.11 takes twice as long for the rest.
