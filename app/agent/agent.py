@@ -21,7 +21,7 @@ from app.agent.network.dns_responder import DnsResponder
 from app.agent.network.dns_upstream import DnsUpstream
 from app.agent.network.pod_network import NetworkedRuntime, PodNetworkManager
 from app.agent.network.service_lookup import ServiceLookup
-from app.agent.node import powers
+from app.agent.node import rootless
 from app.agent.node.credential import CredentialRenewal
 from app.agent.node.device_sources import EMPTY, Inventory
 from app.agent.node.devices import DeviceManager
@@ -275,14 +275,14 @@ class Agent:
             labels={
                 **self._inventory.labels,
                 **isolation_label(host.info.isolation),
-                **powers.labels(host.info),
+                **rootless.labels(host.info),
                 **self._config.labels,
             },
         )
 
     def _conditions(self, info: RuntimeInfo) -> list[NodeCondition]:
         network = self._network.condition if self._network else None
-        return [each for each in (network, powers.condition(info)) if each is not None]
+        return [each for each in (network, rootless.condition(info)) if each is not None]
 
     def _host(self, info: RuntimeInfo) -> Host:
         config = self._config

@@ -22,13 +22,13 @@ from app.api.audit.event_buffer import EventBuffer
 from app.api.audit.middleware import Audit
 from app.api.auth.authenticator import MASTERS, IdentityProvider, User
 from app.api.auth.signin_codes import CODE_LIFE, create_code, signin_link
+from app.api.data_dir import DataDir
 from app.api.http import tls
 from app.api.http.connection import Connection
+from app.api.http.goaway import Goaway
 from app.api.http.listener import Listener
-from app.api.http.turnover import Turnover
 from app.api.routers import ui
 from app.api.streams.agent_calls import Calls
-from app.api.upkeep import Upkeep
 from app.registry import offload
 from app.registry.verbs.objects import Registry
 from app.settings import UNSPECIFIED, Settings, items
@@ -121,15 +121,15 @@ async def serve(
     audit_log: what it audits, and where to; None: nothing.
     """
     sys.setswitchinterval(offload.SWITCH_SECONDS)
-    upkeep = Upkeep(registry, settings, _url(registry, settings), [trusted.reload] if trusted.reload else [])
-    made = upkeep.certificates
+    data_dir = DataDir(registry, settings, _url(registry, settings), [trusted.reload] if trusted.reload else [])
+    made = data_dir.certificates
     audit = (
         Audit(audit_log.policy, EventBuffer(audit_log.log, registry.metrics, settings.audit_log_mode))
         if audit_log
         else None
     )
     app = create_app(
-        registry, upkeep.origin(), upkeep.authority, trusted.providers, audit, settings.require_node_certificates
+        registry, data_dir.origin(), data_dir.authority, trusted.providers, audit, settings.require_node_certificates
     )
     config = uvicorn.Config(
         app,
@@ -150,9 +150,9 @@ async def serve(
         timeout_keep_alive=75,  # longer than clients keep idle connections, so that it is they who close them
     )
     async with app.router.lifespan_context(app):
-        await upkeep.prepare()
+        await data_dir.prepare()
         gc.freeze()  # what lives as long as the process is not looked through for cycles again and again
-        await _Server(config, settings, app.state, upkeep).serve(sockets)
+        await _Server(config, settings, app.state, data_dir).serve(sockets)
 
 
 def _announce(settings: Settings, has_kubeconfig: bool) -> None:
@@ -186,15 +186,15 @@ async def _offer_page(registry: Registry, settings: Settings) -> None:
 class _Server(uvicorn.Server):
     """Logs when it is ready. Returns after a signal, where uvicorn would raise it again."""
 
-    def __init__(self, config: uvicorn.Config, settings: Settings, state: State, upkeep: Upkeep) -> None:
+    def __init__(self, config: uvicorn.Config, settings: Settings, state: State, data_dir: DataDir) -> None:
         super().__init__(config)
-        self._settings, self._upkeep = settings, upkeep
-        self._turnover = Turnover(settings.goaway_chance)
+        self._settings, self._data_dir = settings, data_dir
+        self._goaway = Goaway(settings.goaway_chance)
         self._stopping: asyncio.Event = state.stopping
         self._registry: Registry = state.registry
         self._streams: Collection[asyncio.Task[None]] = state.streams
         self._calls: Calls = state.calls
-        self._upkeep_task: asyncio.Task[None] | None = None
+        self._data_dir_task: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self.config.ssl is not None:
@@ -203,14 +203,14 @@ class _Server(uvicorn.Server):
         if self.started:
             context = self.config.ssl
             self.servers = [Listener(sockets or (), self._make_connection, context)]  # type: ignore[list-item] # as far as it is called
-            self._upkeep_task = asyncio.create_task(self._upkeep.run(context, self._calls.set_origin))
-            _announce(self._settings, self._upkeep.has_kubeconfig)
-            if self._upkeep.has_kubeconfig:
+            self._data_dir_task = asyncio.create_task(self._data_dir.run(context, self._calls.set_origin))
+            _announce(self._settings, self._data_dir.has_kubeconfig)
+            if self._data_dir.has_kubeconfig:
                 await _offer_page(self._registry, self._settings)
 
     def _make_connection(self) -> Connection:
         made = Connection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
-        made.turnover = self._turnover
+        made.goaway = self._goaway
         return made
 
     def handle_exit(self, sig: int, _: FrameType | None) -> None:
@@ -219,15 +219,15 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._drain()
-        if self._upkeep_task:
-            self._upkeep_task.cancel()
+        if self._data_dir_task:
+            self._data_dir_task.cancel()
         for stream in list(self._streams):
             stream.cancel()
         await super().shutdown(sockets)
 
     async def _drain(self) -> None:
         """Serve on for the delay of the shutdown, not ready: balancers send nobody here any more, and clients leave."""
-        self._turnover.is_stopping = True
+        self._goaway.is_stopping = True
         self._stopping.set()
         ends = time.monotonic() + self._settings.shutdown_delay.total_seconds()
         while time.monotonic() < ends and not self.force_exit:  # noqa: ASYNC110 - as uvicorn waits for signals

@@ -37,7 +37,7 @@ from app.controllers.namespaces.root_ca_publisher import RootCAPublisher
 from app.controllers.namespaces.serviceaccounts import ServiceAccountController
 from app.controllers.nodes.node_ipam import NodeIpamController
 from app.controllers.nodes.node_lifecycle import NodeLifecycleController
-from app.controllers.retention.dormant_upkeep import DepartedOwners, DormancyMarking
+from app.controllers.retention.dormant_objects import DepartedOwners, DormancyMarking
 from app.controllers.retention.event_retention import EventRetention
 from app.controllers.retention.job_recorder import JobRecorder, RecordRetention
 from app.controllers.retention.log_retention import LogRetention
@@ -178,7 +178,7 @@ async def run(
                         for each in controllers(registry, mirror, nodes, authority, scheduling)
                     ]
                     periodic = periodic_tasks(registry, epoch, retention, client)
-                    periodic += dormant_upkeep(registry.store, mirror, dormant)
+                    periodic += dormant_tasks(registry.store, mirror, dormant)
                     if traces is not None:
                         from app.controllers.tracing.trace_export import TraceExport
 
@@ -319,7 +319,7 @@ def periodic_tasks(
     ]
 
 
-def dormant_upkeep(store: Store, mirror: Mirror, dormant: DormantCounts) -> list[PeriodicTask]:
+def dormant_tasks(store: Store, mirror: Mirror, dormant: DormantCounts) -> list[PeriodicTask]:
     """Return what the leader does from time to time about what has ended and is not in the mirror."""
     return [
         DormancyMarking(store, mirror, lambda: dormant.is_complete),

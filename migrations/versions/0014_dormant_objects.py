@@ -1,6 +1,6 @@
 """Dormant objects: what has ended and controllers need not hold is marked, with when it is to be deleted.
 
-Rows that are there stay unmarked: the leader marks them bit by bit (`app.controllers.retention.dormant_upkeep`).
+Rows that are there stay unmarked: the leader marks them bit by bit (`app.controllers.retention.dormant_objects`).
 
 Revision ID: 0014
 Revises: 0013

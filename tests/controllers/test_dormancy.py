@@ -14,7 +14,7 @@ from app.controllers.batch.jobs import JobController
 from app.controllers.garbage_collection.garbage_collector import GarbageCollector
 from app.controllers.manager import new_mirror
 from app.controllers.metrics.state import StateMetrics
-from app.controllers.retention.dormant_upkeep import DepartedOwners, DormancyMarking
+from app.controllers.retention.dormant_objects import DepartedOwners, DormancyMarking
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.machinery.base import OwnerReference

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app.agent.clock import Clock
 from app.agent.network.cluster_dns import ClusterDns
-from app.agent.node import powers
+from app.agent.node import rootless
 from app.agent.node.devices import DeviceManager
 from app.agent.node.pressure import Pressures
 from app.agent.pods import security_context
@@ -82,7 +82,7 @@ async def container(
         security = restrict(security, sandbox, spec.name)
     security_context.check(pod, spec, security, host.info, image_user)
     limits = security_context.limits(spec)
-    powers.check(spec.name, limits, given.files, privileged=security.privileged, info=host.info)
+    rootless.check(spec.name, limits, given.files, privileged=security.privileged, info=host.info)
     return ContainerSpec(
         key=ContainerKey(pod.metadata.uid, *key),
         image=spec.image,

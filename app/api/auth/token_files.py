@@ -1,6 +1,6 @@
 """Token files of the data folder: admin.token, with the kubeconfig made of it, and agent.token of `up`'s own agent.
 
-Kept by `app.api.upkeep`: when an API starts, and when a file has changed. What a file held before ends. Whoever owns the
+Kept by `app.api.data_dir`: when an API starts, and when a file has changed. What a file held before ends. Whoever owns the
 folder rotates them by `jobplane token rotate`, or by removing the files while nothing runs.
 """
 

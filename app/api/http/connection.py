@@ -17,7 +17,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from app.api.http.connection_limits import WRITE_AHEAD, BoundedConnection
-from app.api.http.turnover import Turnover
+from app.api.http.goaway import Goaway
 from app.api.http.write_coalescing import CoalescingTransport
 
 CLOSE_SECONDS = 10.0  # to flush written bytes before a connection is aborted
@@ -37,7 +37,7 @@ class Peer:
 class Connection(BoundedConnection):
     """uvicorn's protocol with upgrades. Requests without an Upgrade header take the same path as in uvicorn."""
 
-    turnover = Turnover()
+    goaway = Goaway()
     """Decides which answers are the last of their connection; by default none."""
 
     # After a head with an Upgrade header the parser stops; `_receiver` takes the bytes that follow until the answer.
@@ -58,7 +58,7 @@ class Connection(BoundedConnection):
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
-        if self.turnover.ends_connection(self.scope["query_string"]):
+        if self.goaway.ends_connection(self.scope["query_string"]):
             self.cycle.keep_alive = False
 
     def data_received(self, data: bytes) -> None:

@@ -22,7 +22,7 @@ from app.machinery.apply.managed_fields import FieldManager, with_entries
 from app.machinery.base import Kind, Object
 from app.machinery.custom.object_body import convert_document
 from app.machinery.decoding import json_document
-from app.machinery.decoding.conversion import ConversionError, Converter
+from app.machinery.decoding.strict_decoding import ConversionError, Converter
 from app.machinery.errors import ApiError, bad_request, conflict
 from app.machinery.object_codec import encode_object
 from app.machinery.shape import shape_of

@@ -11,9 +11,9 @@ from app.machinery.base import Kind, Object, ObjectMeta
 from app.machinery.custom.completion import MOST_FAULTS, complete_content
 from app.machinery.custom.custom_object import CustomObject
 from app.machinery.decoding import decode, json_document
-from app.machinery.decoding.conversion import Converter
 from app.machinery.decoding.decode import Decoded, Validation
 from app.machinery.decoding.json_document import ContentType
+from app.machinery.decoding.strict_decoding import Converter
 from app.machinery.errors import ApiError, bad_request
 from app.machinery.shape import ANY
 

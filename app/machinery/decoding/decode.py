@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from app.machinery.decoding import json_document
-from app.machinery.decoding.conversion import ConversionError, Converter, time_parse_error
 from app.machinery.decoding.json_document import ContentType
+from app.machinery.decoding.strict_decoding import ConversionError, Converter, time_parse_error
 from app.machinery.errors import ApiError, bad_request
 from app.machinery.shape import Settle, Sort, has_only, settled, shape_of
 

@@ -4,7 +4,7 @@ the object alone.
 A dormant object has ended, nothing holds it, and no controller has anything left to do about it. The registry stores the
 summary beside each version that it writes (`heads.dormant`); the controllers' mirror leaves out what has one, and drops an
 object when it becomes dormant. So the same object must always have the same answer: whoever changes what is dormant also
-clears the column in a migration, and what is not marked is looked at anew (`app.controllers.retention.dormant_upkeep`).
+clears the column in a migration, and what is not marked is looked at anew (`app.controllers.retention.dormant_objects`).
 
 Awake stay: Jobs that an object owns, such as a CronJob, which counts them; Jobs that are deleted within a minute of their end;
 pods without a Job, which another Job might adopt; pods with ephemeral volumes, which own claims.

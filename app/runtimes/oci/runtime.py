@@ -44,7 +44,7 @@ from app.runtimes.oci.container import OciContainer
 from app.runtimes.oci.forks import ForkServer
 from app.runtimes.oci.image_store import ImageStore, StoredImage
 from app.runtimes.oci.sandboxes import Sandboxes, SandboxRecord
-from app.runtimes.oci.written import WrittenSizes
+from app.runtimes.oci.writable_layers import WritableLayerSizes
 from app.runtimes.process import launch as process_launch
 from app.runtimes.process.container import ProcessContainer
 from app.runtimes.process.files import Folder, check_name
@@ -82,7 +82,7 @@ class OciRuntime(ShimRuntime):
         self._sandboxes = Sandboxes(self._root, self._namespace, self._forks)
         self._filters = seccomp.Filters()
         self._compiling: dict[ContainerKey, str] = {}  # digests of profiles that crun compiles for containers
-        self._written = WrittenSizes()
+        self._written = WritableLayerSizes()
         self._refuses_limits = refuses_limits
         self._bound = machine.bounding_set(Path("/proc/self/status").read_text(encoding="ascii"))
         self._begin()

@@ -14,9 +14,9 @@ from app.kinds.core.lease import Lease
 from app.kinds.core.secret import Secret
 from app.machinery.base import Struct
 from app.machinery.decoding import json_document
-from app.machinery.decoding.conversion import ConversionError, Converter
 from app.machinery.decoding.decode import _passes_strict_decoding, convert, decode
 from app.machinery.decoding.json_document import parse
+from app.machinery.decoding.strict_decoding import ConversionError, Converter
 from app.machinery.errors import ApiError
 from app.machinery.shape import shape_of
 

@@ -1,4 +1,4 @@
-"""Upkeep of the data folder: each task takes in what has changed, once."""
+"""Data folder: each task takes in what has changed, once."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from app.api.auth import certificates
 from app.api.auth.authenticator import digest_of
 from app.api.auth.token_files import ADMIN
-from app.api.upkeep import CertificateReload, CertificateRenewal, TokenReload, _stamps
+from app.api.data_dir import CertificateReload, CertificateRenewal, TokenReload, _stamps
 from app.registry.verbs.objects import Registry
 from app.settings import Settings
 

@@ -1,4 +1,4 @@
-"""Upkeep of dormant objects (`app.plans.jobs.dormancy`): marking and tidying. The leader runs these periodic tasks.
+"""Dormant objects (`app.plans.jobs.dormancy`) are marked and tidied. The leader runs these periodic tasks.
 
 `DormancyMarking` marks what was written before there were marks, or by an older process. `DepartedOwners` forgets deleted Jobs
 without pods.

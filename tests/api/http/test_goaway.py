@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from app.api.http.connection import Connection
-from app.api.http.turnover import Turnover
+from app.api.http.goaway import Goaway
 from tests.api.servers import listening, made
 from tests.conftest import NO_TLS
 
@@ -22,17 +22,17 @@ from tests.conftest import NO_TLS
     ],
 )
 def test_a_connection_ends_or_goes_on(chance: float, draw: float, query: bytes, is_stopping: bool, ends: bool) -> None:
-    turnover = Turnover(chance, lambda: draw)
-    turnover.is_stopping = is_stopping
+    goaway = Goaway(chance, lambda: draw)
+    goaway.is_stopping = is_stopping
 
-    assert turnover.ends_connection(query) is ends
+    assert goaway.ends_connection(query) is ends
 
 
 @pytest.mark.parametrize("is_stopping", [False, True])
 async def test_a_client_is_told_that_its_connection_ends(monkeypatch: pytest.MonkeyPatch, is_stopping: bool) -> None:
-    turnover = Turnover()
-    turnover.is_stopping = is_stopping
-    monkeypatch.setattr(Connection, "turnover", turnover)
+    goaway = Goaway()
+    goaway.is_stopping = is_stopping
+    monkeypatch.setattr(Connection, "goaway", goaway)
 
     async with (
         listening(made()) as port,

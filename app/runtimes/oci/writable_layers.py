@@ -21,7 +21,7 @@ class _Look(NamedTuple):
     again: float
 
 
-class WrittenSizes:
+class WritableLayerSizes:
     """Called in a thread, one call at a time."""
 
     def __init__(self) -> None:

@@ -1,15 +1,15 @@
-"""Turnover of connections: after which answers a client has to connect anew, so that a balancer can send it elsewhere.
+"""Goaway: after which answers a client has to connect anew, so that a balancer can send it elsewhere.
 
 Clients and agents keep their connections for as long as they run. Of replicas behind a balancer, one that has been restarted
 would get none of them, and one that stops would close connections on which a request is just arriving. `app.api.serve` makes
-one `Turnover` for all connections of a process.
+one `Goaway` for all connections of a process.
 """
 
 import random
 from collections.abc import Callable
 
 
-class Turnover:
+class Goaway:
     """Decides for each request whether its connection ends with the answer.
 
     chance:      of any answer, as apiserver's --goaway-chance. Without HTTP/2 a watch has a connection to itself, with few

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.agent.node import powers
+from app.agent.node import rootless
 from app.agent.pods.environment import ContainerConfigError
 from app.runtimes.base import ResourceLimits, RuntimeInfo
 
@@ -17,7 +17,7 @@ OF_A_USER = RuntimeInfo(
 def check(
     info: RuntimeInfo, *, limits: ResourceLimits | None = None, devices: Sequence[str] = (), privileged: bool = False
 ) -> None:
-    powers.check("main", limits or ResourceLimits(), devices, privileged=privileged, info=info)
+    rootless.check("main", limits or ResourceLimits(), devices, privileged=privileged, info=info)
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,10 @@ def test_what_it_can_give_is_not_refused() -> None:
 
 
 def test_the_node_says_so() -> None:
-    assert powers.labels(OF_ROOT) == {}
-    assert powers.condition(OF_ROOT) is None
-    assert powers.labels(OF_A_USER) == {"jobplane.dev/rootless": "true", "jobplane.dev/limits": "none"}
-    said = powers.condition(OF_A_USER)
+    assert rootless.labels(OF_ROOT) == {}
+    assert rootless.condition(OF_ROOT) is None
+    assert rootless.labels(OF_A_USER) == {"jobplane.dev/rootless": "true", "jobplane.dev/limits": "none"}
+    said = rootless.condition(OF_A_USER)
     assert said is not None
     assert (said.type, said.status) == ("jobplane.dev/ResourceLimits", "False")
     assert "refused: no cgroups" in said.message

@@ -1,4 +1,4 @@
-"""Upkeep of an API process's data folder: tokens in files, the kubeconfig, its certificate.
+"""Data folder of an API process's data folder: tokens in files, the kubeconfig, its certificate.
 
 `serve` prepares it before the first request, and runs its periodic tasks until the end. Files tell nobody that they changed,
 so they are looked at every second; the certificate's end is looked at every few hours.
@@ -24,7 +24,7 @@ logger = Logger(__name__)
 Stamp = tuple[int, int]
 
 
-class Upkeep:
+class DataDir:
     """What the data folder holds. `url`: where other processes reach this one; `more`: tasks beside those of the folder."""
 
     def __init__(self, registry: Registry, settings: Settings, url: str, more: Sequence[PeriodicTask] = ()) -> None:
