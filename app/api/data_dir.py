@@ -1,4 +1,4 @@
-"""Data folder of an API process's data folder: tokens in files, the kubeconfig, its certificate.
+"""Data folder of an API process: tokens in files, the kubeconfig, its certificate.
 
 `serve` prepares it before the first request, and runs its periodic tasks until the end. Files tell nobody that they changed,
 so they are looked at every second; the certificate's end is looked at every few hours.
