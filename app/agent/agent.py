@@ -135,7 +135,7 @@ class Agent:
             host, names, reporter, logs, lease_expiry, self._config.starts or STARTS_PER_CORE * (os.cpu_count() or 1)
         )
         name_pods_by(pods.log_fields)
-        watches = PodWatches(self._api, pods)
+        watches = PodWatches(self._api, pods, with_levels=host.levels is not None)
 
         def on_expired(expired: LeaseExpired) -> None:
             lease_expiry.on_expired(expired)

@@ -29,6 +29,7 @@ CERTIFICATE_REQUIRED = (
     "ClientCertificateRequired"  # reason of a 403: the agent's token is good, and its certificate is missing
 )
 SIGNIN, SIGNIN_CODES = "/ui/signin", "/ui/codes"
+WITH_LEVELS = "withNamespaceLevels"  # parameter of an agent's watch of its pods: see `NamespaceLevel`
 ALL_NODES = "-"  # in the place of a node: all for which the token speaks
 STDIN, STDOUT, STDERR, CONTROL, RESIZE, END = 0, 1, 2, 3, 4, 255
 
@@ -81,6 +82,8 @@ def network_path(node: str) -> str:
 
 class NamespaceLevel(msgspec.Struct, rename="camel"):
     """Answer to GET namespaces/NAME: its UID, empty if there is none, and the Pod Security level that it enforces.
+
+    It is also the member `namespace` of what a watch WITH_LEVELS adds, as new as the pod beside it.
 
     is_default: neither a label nor a setting says so: then runtimes with engines give its pods no more than baseline.
     services: whether it has any Service, so that its pods may ask for names.

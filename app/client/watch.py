@@ -12,6 +12,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 
+from app.client.protocol import NamespaceLevel
 from app.machinery.base import O
 from app.machinery.errors import ApiError
 from app.structured_logging import Logger
@@ -45,16 +46,21 @@ class WatchSource(Protocol):
 
 
 class WatchEvent(msgspec.Struct, Generic[O], frozen=True):
-    """ADDED, MODIFIED or DELETED with one object; or LISTED with all there are: whatever is not among them is gone."""
+    """ADDED, MODIFIED or DELETED with one object; or LISTED with all there are: whatever is not among them is gone.
+
+    namespace: of an ADDED pod, if the watch asked for it and the API knows of such: the level when the pod was there.
+    """
 
     type: str
     object: O | None = None
     items: tuple[O, ...] = ()
+    namespace: NamespaceLevel | None = None
 
 
 class _Line(msgspec.Struct, Generic[T]):
     type: str
     object: T
+    namespace: NamespaceLevel | None = None
 
 
 class _PageMeta(msgspec.Struct, rename="camel"):
@@ -162,7 +168,7 @@ class _Watch(Generic[O]):
             raise_status(msgspec.json.decode(line, type=_Line[_Anything]).object)
         self.revision = read.object.metadata.resource_version or self.revision
         if read.type != "BOOKMARK":
-            yield WatchEvent(read.type, read.object)
+            yield WatchEvent(read.type, read.object, namespace=read.namespace)
 
     def _skip(self, line: bytes, error: Exception) -> None:
         """An ERROR carries a Status, which few kinds can be read from. Anything else is logged, and ignored."""

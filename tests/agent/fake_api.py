@@ -16,6 +16,7 @@ from app.client.protocol import (
     LogOutcomes,
     LogPiece,
     LogPieces,
+    NamespaceLevel,
     NodeUsage,
     StatusOutcome,
     StatusOutcomes,
@@ -31,7 +32,10 @@ PATIENCE = 60.0
 
 
 class FakeApi(httpx.AsyncBaseTransport):
-    """`journal` tells in order what agents have reported; `requests` counts what it took."""
+    """`journal` tells in order what agents have reported; `requests` counts what it took.
+
+    level: of the namespace, as it comes with each pod that is added.
+    """
 
     def __init__(self) -> None:
         self.revision = 1
@@ -47,6 +51,7 @@ class FakeApi(httpx.AsyncBaseTransport):
         self.refusals: dict[str, int] = {}  # codes, by how the path ends
         self.conflicts = 0  # reports that are still to be answered 409
         self.hold_watches = False
+        self.level: NamespaceLevel | None = None
         self._held: list[bytes] = []
         self._history: list[tuple[int, str, bytes]] = []
         self._oldest = 0
@@ -233,7 +238,8 @@ class FakeApi(httpx.AsyncBaseTransport):
         self._tell("DELETED", self.pods.pop(uid))
 
     def _tell(self, change: str, pod: Pod) -> None:
-        line = msgspec.json.encode({"type": change, "object": pod}) + b"\n"
+        told = {"namespace": self.level} if self.level and change == "ADDED" else {}
+        line = msgspec.json.encode({"type": change, "object": pod, **told}) + b"\n"
         self._history.append((self.revision, change, line))
         if self.hold_watches:
             self._held.append(line)

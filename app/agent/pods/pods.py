@@ -18,7 +18,7 @@ from app.agent.pods.pod_termination import PodCleanup, lingers
 from app.agent.pods.pod_worker import PodWorker
 from app.agent.pods.status_reports import LastReports, StatusReporter
 from app.agent.tasks import Tasks
-from app.client.protocol import StatusReport
+from app.client.protocol import NamespaceLevel, StatusReport
 from app.kinds.pod.pod import Pod, is_terminal
 from app.kinds.pod.pod_state import has_ended
 from app.plans.kubelet import image_gc, pod_events
@@ -83,7 +83,8 @@ class Pods:
             if not self._unlisted:
                 self._remove_unknown_pods()
 
-    def on_pod_changed(self, pod: Pod) -> None:
+    def on_pod_changed(self, pod: Pod, level: NamespaceLevel | None = None) -> None:
+        """`level`: of the pod's namespace, if it came with the pod."""
         uid = pod.metadata.uid
         worker = self._workers.get(uid)
         if worker is not None:
@@ -95,12 +96,13 @@ class Pods:
                 self._ended[pod.spec.node_name].add(uid)
                 self._reporter.put(report)
             else:
-                self._add_worker(pod, self._found.pop(uid, []))
+                self._add_worker(pod, self._found.pop(uid, []), level)
 
-    def _add_worker(self, pod: Pod, found: Sequence[ContainerStatus]) -> None:
+    def _add_worker(self, pod: Pod, found: Sequence[ContainerStatus], level: NamespaceLevel | None) -> None:
         if is_terminal(pod) and pod.metadata.deletion_timestamp is None and not found:
             return  # history: nothing will ever be done about it
         worker = PodWorker(pod, self._clock.now(), [_key(status.key) for status in found], self._clock.elapsed())
+        worker.told_level = level
         self._workers[worker.uid] = self._workers_of[worker.node][worker.uid] = worker
         self._lease_expiry.impose(worker)
         if worker.uid in self._sandboxes:

@@ -18,6 +18,7 @@ from app.agent.pods.environment import ContainerConfigError, VolumeError
 from app.agent.pods.images import ImageManager
 from app.agent.pods.isolation import check_privileges
 from app.agent.pods.lifecycle_hooks import LifecycleHooks
+from app.agent.pods.namespace_levels import NamespaceLevels
 from app.agent.pods.pod_worker import PodWorker
 from app.client.protocol import NamespaceLevel
 from app.kinds.pod.pod import Pod, PodIP
@@ -196,13 +197,19 @@ class Starts:
             return NamespaceLevel(level=PRIVILEGED)
         if worker.sandbox_ready:
             return None
-        namespace = worker.pod.metadata.namespace
+        level = await self._read_level(worker, self._host.levels)
         if self._host.info.isolation is None:
-            # A refused pod is tried again, perhaps with a new label.
-            lately = self._host.clock.elapsed() - LEVEL_SECONDS
-            check_privileges(worker.pod, await self._host.levels.level_of(namespace, max(worker.known_since, lately)))
+            check_privileges(worker.pod, level)
             return NamespaceLevel(level=PRIVILEGED)  # the engine isolates
-        return await self._host.levels.level_of(namespace, worker.known_since)
+        return level
+
+    async def _read_level(self, worker: PodWorker, levels: NamespaceLevels) -> NamespaceLevel:
+        """A pod that is tried again asks: perhaps there is a new label."""
+        told, worker.told_level = worker.told_level, None
+        since = worker.known_since
+        if self._host.info.isolation is None:
+            since = max(since, self._host.clock.elapsed() - LEVEL_SECONDS)
+        return await levels.level_of(worker.pod.metadata.namespace, since, told)
 
     def _hold(self, worker: PodWorker, key: Key, error: Exception) -> None:
         """It waits, and says what for."""

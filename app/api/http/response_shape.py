@@ -60,6 +60,11 @@ class ResponseShape(NamedTuple):
         return self.form.form in {"partial", "partial-list"}
 
     @property
+    def is_plain_json(self) -> bool:
+        """Return whether objects are sent as they are stored."""
+        return not (self.is_table or self.is_partial or self.is_protobuf)
+
+    @property
     def is_protobuf(self) -> bool:
         return self.form.form == "protobuf"
 

@@ -33,15 +33,15 @@ from app.client.protocol import (
     UsageOutcome,
     UsageReports,
 )
-from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
 from app.machinery.decoding.decode import decode as decode_body
 from app.machinery.errors import bad_request
 from app.registry import Append, Key, Stream, offload
 from app.registry.agents import node_usage, removed_volumes, status_reports
+from app.registry.agents.namespace_levels import read_level
 from app.registry.codec import decode, key_of
-from app.registry.verbs.objects import Registry, get, get_many
+from app.registry.verbs.objects import Registry, get_many
 
 DECODING = 16  # reports are only decoded, in a sixteenth of the time that all steps of a document take
 OBJECT = 64  # bytes that take as long to decode as an object takes by itself
@@ -115,14 +115,7 @@ async def report_removed_volumes(
 async def read_namespace_level(registry: RegistryDep, namespace: str) -> NamespaceLevel:
     """Tell an agent whether pods of the namespace are to be kept from its node, under which UID, and whether it has Services."""
     _check_names(namespace)
-    head = await get(registry, NAMESPACES, "", namespace)
-    if head is None:
-        return NamespaceLevel()
-    meta = decode(NAMESPACES, head).metadata
-    policy = registry.pod_security
-    is_default = not policy.is_enforced_by_choice(namespace, meta.labels)
-    has_services = await registry.services.has_services(namespace)
-    return NamespaceLevel(meta.uid, policy.enforced_level(namespace, meta.labels), is_default, has_services)
+    return await read_level(registry, namespace)
 
 
 @router.get("/services/{namespace}/{name}", summary="Read what DNS tells of a Service")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from app.structured_logging import Logger
 
-PAUSE = 0.05  # seconds between one `rm` and the next, in which folders gather
+PAUSE = 0.2  # seconds between one `rm` and the next, in which folders gather: each `rm` costs as much as the files of some pods
 MOST = 500  # folders of one
 _PREFIX = ".gone-"  # no pod's folder is called like that
 

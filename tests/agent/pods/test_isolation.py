@@ -100,6 +100,34 @@ async def test_a_pod_that_was_created_after_a_change_of_the_level_sees_it() -> N
     assert asked(api) == 2
 
 
+async def test_a_level_that_came_with_the_pod_needs_no_request_while_it_is_new() -> None:
+    api, clock = FakeApi(), FakeClock()
+    api.objects[PATH] = {"uid": "u", "level": "restricted"}
+    found, told, known = levels(api, clock), NamespaceLevel("u", "privileged"), clock.elapsed()
+    clock.advance(4)
+    assert await found.level_of("team", known, told) == told
+    assert asked(api) == 0
+
+    clock.advance(1)
+    assert (await found.level_of("team", known, told)).level == "restricted"
+
+
+async def test_a_level_that_came_with_one_pod_is_no_other_pod_s() -> None:
+    api, clock = FakeApi(), FakeClock()
+    api.objects[PATH] = {"uid": "u", "level": "restricted"}
+    found = levels(api, clock)
+    await found.level_of("team", clock.elapsed(), NamespaceLevel("u", "privileged"))
+
+    assert (await found.level_of("team", clock.elapsed())).level == "restricted"
+
+
+async def test_where_there_was_no_namespace_with_the_pod_it_is_asked_for() -> None:
+    api, clock = FakeApi(), FakeClock()
+    api.objects[PATH] = {"uid": "u", "level": "restricted"}
+
+    assert (await levels(api, clock).level_of("team", clock.elapsed(), NamespaceLevel())).uid == "u"
+
+
 async def test_an_api_that_is_older_names_no_levels() -> None:
     api = FakeApi()
 

@@ -12,6 +12,7 @@ from app.agent.agent import Agent
 from app.agent.config import AgentConfig
 from app.agent.pods.container_config import NO_COMMAND
 from app.client.api import Api
+from app.client.protocol import NamespaceLevel, namespace_path
 from app.kinds.pod.container import Container
 from app.kinds.pod.probe import ExecAction, Lifecycle, LifecycleHandler, Probe
 from app.runtimes.process.runtime import ProcessRuntime
@@ -132,3 +133,12 @@ taken.close()
     await api.until(lambda: api.phase() == "Succeeded")
 
     assert 64 << 20 < api.peaks["u-1"]["main"] < 256 << 20
+
+
+async def test_a_pod_whose_level_came_with_it_starts_without_a_question(api: FakeApi) -> None:
+    api.level = NamespaceLevel("u", "privileged")
+    await api.until(lambda: "GET /api/v1/pods watch" in api.requests)
+    api.bind(containers=(Container(name="main", image="i", command=sh("exit 0")),))
+    await api.until(lambda: api.phase() == "Succeeded")
+
+    assert f"GET {namespace_path('n1', 'default')}" not in api.requests
