@@ -112,7 +112,8 @@ class _Wire(asyncio.Protocol):
         self._transport.abort()
 
     async def close(self) -> None:
-        self._transport.close()
+        if not self._transport.is_closing():  # asyncio's TLS before Python 3.11.4 fails in abort() after a second close()
+            self._transport.close()
         await asyncio.wait([self._lost], timeout=CLOSE_SECONDS)
         self._transport.abort()
 

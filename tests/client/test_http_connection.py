@@ -5,11 +5,13 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from threading import Semaphore
 
 import httpx
 import pytest
 
+from app.api.auth import certificates
 from app.client.http_connection import MOST_HEAD_BYTES, MOST_UNREAD, HttpConnection
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -18,8 +20,14 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def connected(talk: Talk, idle_seconds: float = 60.0) -> AsyncIterator[tuple[HttpConnection, str]]:
-    """A connection, and the address of a server that has `talk` with each that dials."""
+async def connected(
+    talk: Talk, idle_seconds: float = 60.0, tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
+) -> AsyncIterator[tuple[HttpConnection, str]]:
+    """A connection, and the address of a server that has `talk` with each that dials.
+
+    tls: what the server and the client bring, for a server over TLS.
+    """
+    theirs, ours = tls or (None, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     tasks: set[asyncio.Task[None]] = set()
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -33,11 +41,11 @@ async def connected(talk: Talk, idle_seconds: float = 60.0) -> AsyncIterator[tup
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tasks.add(asyncio.create_task(converse(reader, writer)))
 
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
-    made = HttpConnection(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), (), idle_seconds)
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=theirs)
+    made = HttpConnection(ours, (), idle_seconds)
     try:
         async with asyncio.timeout(PATIENCE):
-            yield made, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
+            yield made, f"{'https' if tls else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
     finally:
         await made.aclose()
         server.close()
@@ -226,3 +234,25 @@ async def test_a_body_that_is_not_read_holds_up_the_server() -> None:
         assert sent < 200
         body = await response.aread()
         assert len(body) == 200 * MOST_UNREAD
+
+
+async def test_a_connection_over_tls_that_broke_is_closed(tmp_path: Path) -> None:
+    made = certificates.ensure(tmp_path, ["127.0.0.1"])
+    theirs, ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    theirs.load_cert_chain(made.cert, made.key)
+    ours.load_verify_locations(made.ca)
+    is_answered, is_gone = asyncio.Event(), asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await answering(OK + b"Content-Length: 0\r\n\r\n")(reader, writer)
+        await is_answered.wait()
+        writer.write(b"what nobody asked for")
+        await reader.read()
+        is_gone.set()
+
+    async with connected(talk, tls=(theirs, ours)) as (connection, url):
+        await ask(connection, url)
+        is_answered.set()
+        await is_gone.wait()
+        await connection.aclose()
+    assert not connection.is_open
