@@ -20,7 +20,7 @@ from app.registry.event_recorder import Recorder
 from app.registry.leader_election import Epoch
 from app.registry.plan_writer import without_refused_events, write_set
 from app.registry.registry import Registry
-from app.store import Conflict, Key, Mirror, OutcomeUnknown, Unavailable, Write
+from app.store import MUST_NOT_EXIST, Conflict, Key, Mirror, OutcomeUnknown, Unavailable, Write
 from app.structured_logging import Logger, object_fields
 
 logger = Logger(__name__)
@@ -112,6 +112,8 @@ class Runner:
         self._failures: dict[Key, int] = {}
         self._resting: dict[Key, bool] = {}  # True if it is to be looked at afterwards
         self._in_work: dict[Key, bool] = {}  # the same, of keys that are planned or written just now
+        # By key in work whose plan settles it: what that writes, with the versions that it replaces.
+        self._settling: dict[Key, dict[Key, int]] = {}
         self._active = 0  # of these, those that wait neither for a plan nor for a lock
         self._tasks: dict[Key, asyncio.Task[None]] = {}  # the work on each
         self._pause: _Pause | None = None  # of the loop
@@ -123,7 +125,12 @@ class Runner:
 
     def _changed(self, key: Key, before: Object | None, now: Object | None) -> None:
         for each in self._controller.on_event(key, before, now):
-            self.enqueue(each)
+            if each not in self._settling or not self._is_settled(each, key, before):
+                self.enqueue(each)
+
+    def _is_settled(self, key: Key, changed: Key, before: Object | None) -> bool:
+        """Return whether the change is what the plan of a key wrote. If another wrote in its place, the plan is refused."""
+        return self._settling[key].get(changed) == (int(before.metadata.resource_version) if before else MUST_NOT_EXIST)
 
     def enqueue(self, key: Key) -> None:
         for later in (self._in_work, self._resting):
@@ -226,6 +233,7 @@ class Runner:
             self._retry_failed(key, error)
         finally:
             self._metrics.note_worked(time.perf_counter() - began)
+            self._settling.pop(key, None)
             is_due, _ = self._in_work.pop(key), self._tasks.pop(key)
             self._end_activity()
             if is_due:
@@ -318,20 +326,22 @@ class Runner:
 
     async def _execute(self, key: Key, item: PlannedWrite) -> None:
         try:
-            await self._commit(item)
+            await self._commit(key, item)
         except Conflict as conflict:
             # A namespace that is going takes no events, but its pods still end. Nor may an event that is gone stop them.
             silent, forgot = without_refused_events(item.plan, conflict.keys), self._recorder.forget(conflict.keys)
             if silent is item.plan and not forgot:
                 raise
-            await self._commit(PlannedWrite(silent, item.seen))
+            await self._commit(key, PlannedWrite(silent, item.seen))
         if item.plan.again_at is not None:
             self.enqueue_at(key, _round_up(item.plan.again_at))
 
-    async def _commit(self, item: PlannedWrite) -> None:
+    async def _commit(self, key: Key, item: PlannedWrite) -> None:
         now = self._registry.now()
         draft = self._recorder.draft(item.plan, now)
         writes = write_set(draft.plan, item.seen, self._controller.component, now)
+        if item.plan.is_settled:
+            self._settling[key] = {write.key: write.expected for write in writes if write.change != "G"}
         if writes:
             draft.done(writes, await self._store(writes))
 
