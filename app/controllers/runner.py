@@ -15,12 +15,13 @@ from typing import Any, Protocol, runtime_checkable
 from app.controllers.delaying_queue import DelayingQueue
 from app.controllers.metrics.workqueue import WorkqueueMetrics
 from app.controllers.planned_write import PlannedWrite
+from app.controllers.settling import Settling
 from app.machinery.base import Object
 from app.registry.event_recorder import Recorder
 from app.registry.leader_election import Epoch
 from app.registry.plan_writer import without_refused_events, write_set
 from app.registry.registry import Registry
-from app.store import MUST_NOT_EXIST, Conflict, Key, Mirror, OutcomeUnknown, Unavailable, Write
+from app.store import Conflict, Key, Mirror, OutcomeUnknown, Unavailable, Write
 from app.structured_logging import Logger, object_fields
 
 logger = Logger(__name__)
@@ -112,8 +113,7 @@ class Runner:
         self._failures: dict[Key, int] = {}
         self._resting: dict[Key, bool] = {}  # True if it is to be looked at afterwards
         self._in_work: dict[Key, bool] = {}  # the same, of keys that are planned or written just now
-        # By key in work whose plan settles it: what that writes, with the versions that it replaces.
-        self._settling: dict[Key, dict[Key, int]] = {}
+        self._settling = Settling()
         self._active = 0  # of these, those that wait neither for a plan nor for a lock
         self._tasks: dict[Key, asyncio.Task[None]] = {}  # the work on each
         self._pause: _Pause | None = None  # of the loop
@@ -125,12 +125,8 @@ class Runner:
 
     def _changed(self, key: Key, before: Object | None, now: Object | None) -> None:
         for each in self._controller.on_event(key, before, now):
-            if each not in self._settling or not self._is_settled(each, key, before):
+            if not self._settling.passes_over(each, key, before):
                 self.enqueue(each)
-
-    def _is_settled(self, key: Key, changed: Key, before: Object | None) -> bool:
-        """Return whether the change is what the plan of a key wrote. If another wrote in its place, the plan is refused."""
-        return self._settling[key].get(changed) == (int(before.metadata.resource_version) if before else MUST_NOT_EXIST)
 
     def enqueue(self, key: Key) -> None:
         for later in (self._in_work, self._resting):
@@ -218,12 +214,13 @@ class Runner:
 
     async def _sync(self, key: Key) -> None:
         """Plan one key and commit; whatever goes wrong, look again."""
-        began = time.perf_counter()
+        began, is_done = time.perf_counter(), False
         try:
             results = await (self._work(key) if self._locks is None else self._work_under_lock(key, self._locks))
             if failed := _worst_failure(results):
                 raise failed
             self._failures.pop(key, None)
+            is_done = True
         except Conflict as conflict:
             if self._epoch is not None and self._epoch.over.is_set():
                 return
@@ -233,10 +230,9 @@ class Runner:
             self._retry_failed(key, error)
         finally:
             self._metrics.note_worked(time.perf_counter() - began)
-            self._settling.pop(key, None)
             is_due, _ = self._in_work.pop(key), self._tasks.pop(key)
             self._end_activity()
-            if is_due:
+            if self._settling.end(key, is_done=is_done) or is_due:
                 self.enqueue(key)
 
     async def _work(self, key: Key) -> list[BaseException | None]:
@@ -341,7 +337,7 @@ class Runner:
         draft = self._recorder.draft(item.plan, now)
         writes = write_set(draft.plan, item.seen, self._controller.component, now)
         if item.plan.is_settled:
-            self._settling[key] = {write.key: write.expected for write in writes if write.change != "G"}
+            self._settling.begin(key, writes)
         if writes:
             draft.done(writes, await self._store(writes))
 
