@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from app.controllers.delaying_queue import DelayingQueue
 from app.controllers.metrics.workqueue import WorkqueueMetrics
 from app.controllers.planned_write import PlannedWrite
+from app.controllers.settling import Settling
 from app.machinery.base import Object
 from app.registry.event_recorder import Recorder
 from app.registry.leader_election import Epoch
@@ -112,6 +113,7 @@ class Runner:
         self._failures: dict[Key, int] = {}
         self._resting: dict[Key, bool] = {}  # True if it is to be looked at afterwards
         self._in_work: dict[Key, bool] = {}  # the same, of keys that are planned or written just now
+        self._settling = Settling()
         self._active = 0  # of these, those that wait neither for a plan nor for a lock
         self._tasks: dict[Key, asyncio.Task[None]] = {}  # the work on each
         self._pause: _Pause | None = None  # of the loop
@@ -123,7 +125,8 @@ class Runner:
 
     def _changed(self, key: Key, before: Object | None, now: Object | None) -> None:
         for each in self._controller.on_event(key, before, now):
-            self.enqueue(each)
+            if not self._settling.passes_over(each, key, before):
+                self.enqueue(each)
 
     def enqueue(self, key: Key) -> None:
         for later in (self._in_work, self._resting):
@@ -211,12 +214,13 @@ class Runner:
 
     async def _sync(self, key: Key) -> None:
         """Plan one key and commit; whatever goes wrong, look again."""
-        began = time.perf_counter()
+        began, is_done = time.perf_counter(), False
         try:
             results = await (self._work(key) if self._locks is None else self._work_under_lock(key, self._locks))
             if failed := _worst_failure(results):
                 raise failed
             self._failures.pop(key, None)
+            is_done = True
         except Conflict as conflict:
             if self._epoch is not None and self._epoch.over.is_set():
                 return
@@ -228,7 +232,7 @@ class Runner:
             self._metrics.note_worked(time.perf_counter() - began)
             is_due, _ = self._in_work.pop(key), self._tasks.pop(key)
             self._end_activity()
-            if is_due:
+            if self._settling.end(key, is_done=is_done) or is_due:
                 self.enqueue(key)
 
     async def _work(self, key: Key) -> list[BaseException | None]:
@@ -318,20 +322,22 @@ class Runner:
 
     async def _execute(self, key: Key, item: PlannedWrite) -> None:
         try:
-            await self._commit(item)
+            await self._commit(key, item)
         except Conflict as conflict:
             # A namespace that is going takes no events, but its pods still end. Nor may an event that is gone stop them.
             silent, forgot = without_refused_events(item.plan, conflict.keys), self._recorder.forget(conflict.keys)
             if silent is item.plan and not forgot:
                 raise
-            await self._commit(PlannedWrite(silent, item.seen))
+            await self._commit(key, PlannedWrite(silent, item.seen))
         if item.plan.again_at is not None:
             self.enqueue_at(key, _round_up(item.plan.again_at))
 
-    async def _commit(self, item: PlannedWrite) -> None:
+    async def _commit(self, key: Key, item: PlannedWrite) -> None:
         now = self._registry.now()
         draft = self._recorder.draft(item.plan, now)
         writes = write_set(draft.plan, item.seen, self._controller.component, now)
+        if item.plan.is_settled:
+            self._settling.begin(key, writes)
         if writes:
             draft.done(writes, await self._store(writes))
 

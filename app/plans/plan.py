@@ -77,10 +77,14 @@ Action = Create | Update | Delete | SetStatus | Emit | Require
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to do now, and when to look again if nothing happens before."""
+    """What to do now, and when to look again if nothing happens before.
+
+    is_settled: once this is done, there is nothing to do before `again_at`. So what it writes is no reason to look again.
+    """
 
     actions: tuple[Action, ...] = ()
     again_at: datetime | None = None
+    is_settled: bool = False
 
 
 def earliest(moments: Iterable[datetime | None]) -> datetime | None:

@@ -7,7 +7,7 @@ they are as new as the feed's cursor.
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -228,6 +228,13 @@ class Loss(NamedTuple):
         )
 
 
+class OwnVersion(NamedTuple):
+    """What a process writes: the object's JSON, without its resourceVersion, and what that says."""
+
+    body: bytes
+    object: Object
+
+
 Read = Callable[[int, int | None], Awaitable[tuple[Sequence[Change], int, bool]]]
 """(after, up to) -> changes of history in order, the revision up to which they are complete, and whether there are more.
 
@@ -251,6 +258,7 @@ class Feed:
         self._lock = asyncio.Lock()
         self._waiters: defaultdict[str, set[asyncio.Future[int]]] = defaultdict(set)  # by topic; "" for any
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
+        self._own: dict[Key, OwnVersion] = {}
         self._wake = asyncio.Event()
         self.unbroken_since = 0  # differs after each start
         self.cursor = 0
@@ -291,6 +299,23 @@ class Feed:
     def known(self) -> int:
         """The last revision that this process has delivered or committed."""
         return max(self.cursor, self._committed)
+
+    def note_sent(self, versions: Mapping[Key, OwnVersion]) -> None:
+        """This process is about to commit these: a mirror need not decode them if they come from history."""
+        self._own.update(versions)
+
+    def note_answered(self, versions: Mapping[Key, OwnVersion]) -> None:
+        """What becomes of these is known, and delivered."""
+        for key, version in versions.items():
+            if self._own.get(key) is version:
+                del self._own[key]
+
+    def _recognize(self, changes: Iterable[Change]) -> None:
+        """A commit may be read, with those of others, before its answer is here. The same bytes are the same object."""
+        for change in changes:
+            own = self._own.get(change.key)
+            if own is not None and own.body == change.body:
+                change.object = own.object
 
     def note_committed(self, revision: int) -> None:
         """This process has committed a revision, which is delivered in a moment."""
@@ -346,6 +371,7 @@ class Feed:
             part = await self._read_part(self.cursor, limit)
             if part is not None:
                 changes, complete, more = part
+                self._recognize(changes)
                 self._deliver(changes, complete)
 
     async def _read_part(self, after: int, limit: int | None) -> tuple[Sequence[Change], int, bool] | None:

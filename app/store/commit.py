@@ -10,7 +10,7 @@ Renewals of leases go first: they must not wait behind the thousands of statuses
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeVar
@@ -23,7 +23,7 @@ from app.kinds.core.lease import KIND as LEASES
 from app.kinds.core.lease import NODE_NAMESPACE
 from app.machinery.base import Object
 from app.metrics.registry import MetricsRegistry
-from app.store.change_feed import Change, Feed, SelectorIndex
+from app.store.change_feed import Change, Feed, OwnVersion, SelectorIndex
 from app.store.commit_metrics import CommitMetrics
 from app.store.encryption.encryption import ENCRYPTED, KeyRing
 from app.store.errors import Conflict, Key, OutcomeUnknown, Unavailable
@@ -184,15 +184,19 @@ class Writer:
     async def _commit_batch(self, batch: list[_PendingSet]) -> None:
         if not batch:
             return
+        own = _own_versions(batch)
+        self._feed.note_sent(own)
         try:
             previous, refused = await self._execute(batch)
         except Unavailable as error:
+            self._feed.note_answered(own)
             if len(batch) > 1 and isinstance(error.__cause__, _REFUSALS):
                 await self._commit_one_by_one(batch)
                 return
             _fail_all(batch, error)
             return
         except BaseException as error:  # whatever broke, every caller must hear of it
+            self._feed.note_answered(own)
             _fail_all(batch, OutcomeUnknown(f"the commit broke off: {error or type(error).__name__}"))
             self._feed.wake()  # if it did happen, only history tells
             if isinstance(error, Exception):
@@ -200,7 +204,7 @@ class Writer:
             raise
         last = previous + sum(len(waiting.writes) for waiting in batch)
         self._feed.note_committed(last)
-        delivery = self._deliver(batch, previous, last, frozenset(refused or ()), self._delivery)
+        delivery = self._deliver(batch, own, previous, last, frozenset(refused or ()), self._delivery)
         self._delivery = asyncio.get_running_loop().create_task(delivery)
 
     async def _commit_one_by_one(self, batch: list[_PendingSet]) -> None:
@@ -260,6 +264,7 @@ class Writer:
     async def _deliver(
         self,
         batch: list[_PendingSet],
+        own: Mapping[Key, OwnVersion],
         previous: int,
         last: int,
         refused: frozenset[int],
@@ -287,6 +292,7 @@ class Writer:
             logger.warning("change feed missed a commit; catching up", error=error)
             self._feed.wake()
         finally:  # it is committed, whatever becomes of the feed, and of us
+            self._feed.note_answered(own)
             for waiting, answer in answers:
                 _answer(waiting, answer)
 
@@ -324,6 +330,11 @@ def _fail_all(batch: list[_PendingSet], error: Exception) -> None:
 def _fail(waiting: _PendingSet, error: Exception) -> None:
     if not waiting.done.done():
         waiting.done.set_exception(error)
+
+
+def _own_versions(batch: list[_PendingSet]) -> dict[Key, OwnVersion]:
+    writes = (write for waiting in batch for write in waiting.writes)
+    return {write.key: OwnVersion(write.body, write.object) for write in writes if write.object is not None}
 
 
 def _change(write: Write, revision: int) -> Change:

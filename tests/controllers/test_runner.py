@@ -516,3 +516,58 @@ async def test_a_key_that_waits_is_looked_at_whatever_becomes_of_the_clock(
         passed += seconds
         loop.runner._wake.set()
         await loop.looked(2)
+
+
+class Woken(Controller):
+    """Looks again at every change."""
+
+    def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+        return [KEY]
+
+
+def set_to_five(mirror: Mirror, _: datetime) -> list[PlannedWrite]:
+    old = here(mirror, "number")
+    if old is None or old.data["value"] == "5":
+        return []
+    new = ConfigMap(metadata=old.metadata, data={"value": "5"})
+    return [
+        PlannedWrite(
+            Plan((Update(new, old), Create(named(a_map("found"), name=f"was-{old.data['value']}"))), None, True)
+        )
+    ]
+
+
+async def test_what_a_plan_writes_that_settles_its_key_is_no_reason_to_look_again(registry: Registry) -> None:
+    await create(registry, CONFIGMAPS, a_map("number", "1"))
+    async with Loop(registry, set_to_five, kind=Woken) as loop:
+        await until(registry, lambda: get(registry, CONFIGMAPS, "was-1"))
+        await settled(registry)
+        assert len(loop.controller.looked) == 1
+
+        await create_version(registry, named(await get(registry, CONFIGMAPS, "number"), labels={"another": "change"}))
+        await loop.looked(2)
+        await create_version(registry, ConfigMap(metadata=ObjectMeta(name="number"), data={"value": "2"}))
+        await until(registry, lambda: get(registry, CONFIGMAPS, "was-2"))
+        await settled(registry)
+        assert len(loop.controller.looked) == 3
+
+
+async def test_a_change_by_another_while_a_settling_plan_is_written_is_looked_at(
+    registry: Registry, other: Registry
+) -> None:
+    number = await create(registry, CONFIGMAPS, a_map("number", "1"))
+    await create(registry, CONFIGMAPS, a_map("other"))
+    async with Loop(registry, lambda *_: [], kind=Woken) as loop:
+        await loop.looked(1)
+        async with other.store.pool.acquire() as connection, connection.transaction():
+            await connection.execute("select * from counter for update")
+            loop.controller.decide = set_to_five
+            loop.runner.enqueue(KEY)
+            await loop.looked(2)
+            change = asyncio.create_task(
+                create_version(other, named(await get(other, CONFIGMAPS, "other"), labels={"a": "b"}))
+            )
+            stale = asyncio.create_task(create_version(other, named(number, labels={"a": "b"})))
+        await asyncio.wait([change, stale])
+        await until(registry, lambda: get(registry, CONFIGMAPS, "was-1"))
+        await loop.looked(3)

@@ -44,10 +44,12 @@ class Cluster:
 
     def sync(self) -> None:
         """Plan and carry out until there is nothing to do."""
+        is_settled = False
         for _ in range(ROUNDS):
             plan = self.plan()
+            assert not is_settled or (not plan.actions and plan.again_at == self.again_at), "settled is not settled"
             self.carry_out(plan)
-            self.again_at = plan.again_at
+            self.again_at, is_settled = plan.again_at, plan.is_settled
             if not plan.actions:
                 assert plan.again_at is None or plan.again_at > self.now
                 return

@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from app.machinery.base import Object, ObjectMeta
 from app.store import Change, Compacted, Feed, SelectorIndex, Store, Unavailable, open_store
-from app.store.change_feed import POLL_SECONDS, ChangeBuffer
+from app.store.change_feed import POLL_SECONDS, ChangeBuffer, OwnVersion
 from app.store.compaction import compact
 from app.store.errors import NewTimeline
 from app.store.reader import HISTORY_ROWS
@@ -118,6 +119,27 @@ async def test_own_changes_that_a_page_of_history_cut_in_two_are_delivered_once(
     await feed.on_commit(0, changes(1, 2, 3, 4), 4)
 
     assert [each.revision for each in seen] == [1, 2, 3, 4]
+
+
+async def test_own_changes_that_come_from_history_need_not_be_decoded() -> None:
+    """If they come so while the commit is not answered, and as they were sent: another may have written in their place."""
+
+    async def history(after: int, __: int | None) -> tuple[Sequence[Change], int, bool]:
+        return changes(after + 1, after + 2), after + 2, False
+
+    feed, seen = Feed(history, 1_000), list[Object | None]()
+    await feed.listen(lambda changes: seen.extend(each.object for each in changes), 0)
+    known = Object(metadata=ObjectMeta(name="n1"))
+    sent = {key("n1"): OwnVersion(body("n1"), known), key("n2"): OwnVersion(body("other"), known)}
+    feed.note_sent(sent | {key("n3"): OwnVersion(body("n3"), known)})
+    await feed.catch_up()
+    feed.note_answered({key("n3"): OwnVersion(body("n3"), known)})  # of another commit
+    await feed.catch_up()
+    feed.note_sent(answered := {key("n5"): OwnVersion(body("n5"), known)})
+    feed.note_answered(answered)
+    await feed.catch_up()
+
+    assert seen == [known, None, known, None, None, None]
 
 
 async def test_what_lies_between_the_cursor_and_a_commit_is_read_first() -> None:

@@ -17,12 +17,13 @@ from app.kinds.pod.pod import Pod
 from app.machinery.meta.owner_references import controller_of
 from app.machinery.selectors import from_label_selector
 from app.plans.admission.pod_admission import NO_RULES, Rules
+from app.plans.admission.refusals import NONE
 from app.plans.jobs import backoff, heartbeat, job_events, oom_memory, workloads
 from app.plans.jobs.dependencies import FindJob, check_dependencies, find_nothing
 from app.plans.jobs.finalizers import account_pods, add_tracking, is_tracked, remove_tracking, untrack_all
-from app.plans.jobs.index_failure import exhausted_indexes, last_failed_pods
+from app.plans.jobs.index_failure import exhausted_indexes, has_limit_per_index, last_failed_pods
 from app.plans.jobs.indexes import has_valid_index, indexes_of
-from app.plans.jobs.job_snapshot import JobDecision, JobSnapshot, only_replaces_failed_pods
+from app.plans.jobs.job_snapshot import NO_DEPENDENCIES, JobDecision, JobSnapshot, only_replaces_failed_pods
 from app.plans.jobs.job_status import build_job, deadline_at, find_completion, find_outcome
 from app.plans.jobs.pod_failure_policy import count_failures
 from app.plans.jobs.pod_template import owner_reference
@@ -61,7 +62,9 @@ def plan(
     decision = decide(snapshot, names)
     after = build_job(snapshot, decision)
     deadlines = (deadline_at(after), heartbeat.due_at(job)) if decision.outcome is None else ()
-    return Plan(tuple(_build_actions(snapshot, decision, after)), again_at=earliest((decision.again_at, *deadlines)))
+    actions = tuple(_build_actions(snapshot, decision, after))
+    again_at = earliest((decision.again_at, *deadlines))
+    return Plan(actions, again_at, is_settled=bool(actions) and settles(snapshot, decision))
 
 
 def is_managed(job: Job) -> bool:
@@ -77,6 +80,20 @@ def decide(snapshot: JobSnapshot, names: Names) -> JobDecision:
     terminating = len(snapshot.terminating_pods) + len(decision.delete)
     outcome = outcome or find_completion(snapshot, active)
     return account_pods(snapshot, replace(decision, outcome=outcome, active=active, terminating=terminating))
+
+
+def settles(snapshot: JobSnapshot, decision: JobDecision) -> bool:
+    """Return whether the next plan, if nothing else happens, would do nothing. False also where that takes a closer look."""
+    job = snapshot.job
+    if snapshot.gang is not NO_GANG or snapshot.dependencies != NO_DEPENDENCIES or snapshot.ownership:
+        return False
+    if snapshot.failed_pods or snapshot.unindexed_pods or has_limit_per_index(job):
+        return False
+    if decision.delete or decision.again_at is not None or decision.refusal is not NONE:
+        return False
+    if decision.outcome is None:
+        return job.metadata.deletion_timestamp is None
+    return decision.is_final and job.spec.ttl_seconds_after_finished is None
 
 
 # --- snapshot

@@ -281,3 +281,19 @@ def test_a_ready_pod_that_is_stopped_is_ready_no_more() -> None:
     status = status_of(planned(with_status(a_job(suspend=True), ready=1), a_pod(ready=True)))
 
     assert (status.active, status.ready) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("specs", "letters", "is_settled"),
+    [
+        ({}, "", True),  # creates its pods
+        ({"parallelism": 1}, "s", True),  # has ended
+        ({"parallelism": 1, "ttl_seconds_after_finished": 5}, "s", False),  # and is to be deleted
+        ({}, "f", False),  # backs off
+        ({"suspend": True}, "r", False),  # deletes pods
+    ],
+)
+def test_a_plan_says_whether_it_leaves_nothing_to_do(specs: dict[str, Any], letters: str, is_settled: bool) -> None:
+    job = a_job(**specs)
+
+    assert plan(job, pods(letters), NOW, names()).is_settled == is_settled

@@ -36,9 +36,10 @@ SPECIAL = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_event_breaks_a_rule(shape: str) -> None:
-    ends = live_many(shape, EVENTS)
+    events = EVENTS * (2 if shape == "hurried" else 1)  # hurried ones seldom complete
+    ends = live_many(shape, events)
 
-    assert ends["events"] >= EVENTS
+    assert ends["events"] >= events
     assert (COMMON | SPECIAL.get(shape, set())) <= set(ends), "some ends were never met"
 
 

@@ -90,7 +90,9 @@ class Controller:
             return
         self.ledger = check(view, plan, self.ledger, now)
         if plan.actions:
+            was_changed = world.changed
             world.commit(plan)
+            world.changed = was_changed or not plan.is_settled  # what a settled plan writes wakes nobody
             self._check_world(view.job, plan)
 
     def _check_world(self, before: Job, plan: Plan) -> None:
