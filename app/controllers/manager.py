@@ -58,7 +58,7 @@ from app.registry import job_history
 from app.registry.history_loss import reporting_losses
 from app.registry.kind_table import KindTable
 from app.registry.leader_election import Epoch, begin
-from app.registry.periodic_task import PeriodicTask, run_periodically
+from app.registry.periodic_task import PeriodicTask, WhenCommitted, run_periodically
 from app.registry.registry import Registry
 from app.scheduler import DEFAULT, ScoringSettings
 from app.store import Compacted, DormantKinds, Mirror, OutcomeUnknown, Store, Unavailable, hold_leader_lock
@@ -307,14 +307,14 @@ def periodic_tasks(
     outbox = WebhookOutbox(store.pool)
     return [
         EventRetention(store, partial(epoch.commit, store), retention.events),
-        JobRecorder(store.job_records),
+        WhenCommitted(JobRecorder(store.job_records), store.feed),
         RecordRetention(store.job_records, retention.records),
         LogRetention(store.kept_logs, retention.logs, retention.log_cap),
         HistoryCompaction(store.pool, retention.history),
         SecretsCompaction(store.pool, retention.secrets),
         TableShrinking(store.pool),
         SecretsReencryption(store.pool, store.keys),
-        WebhookMessages(store, outbox),
+        WhenCommitted(WebhookMessages(store, outbox), store.feed),
         WebhookDelivery(store, outbox, webhooks, partial(epoch.commit, store)),
     ]
 

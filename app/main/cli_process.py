@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 logger = Logger(__name__)
 LOOK_SECONDS = 1.0  # seconds
+PARENT = "JOBPLANE_PARENT"
 
 
 def now() -> datetime:
@@ -88,12 +89,12 @@ def follow_parent() -> None:
 
 
 def _parent() -> int:
-    return int(os.environ["JOBPLANE_PARENT"])
+    return int(os.environ[PARENT])
 
 
 def has_parent() -> bool:
     """Return whether `jobplane up` started this process."""
-    return bool(os.environ.get("JOBPLANE_PARENT"))
+    return bool(os.environ.get(PARENT))
 
 
 async def wait_for_file(path: Path | None) -> None:

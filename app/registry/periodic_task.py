@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from app.store import OutcomeUnknown, Unavailable
+from app.store import Feed, OutcomeUnknown, Unavailable
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
@@ -24,6 +24,24 @@ class PeriodicTask(Protocol):
 
     async def run_once(self, now: datetime, /) -> Mapping[str, int]:
         """Do all that is due. How many of what it did, for the log; what was nothing is not told."""
+
+
+class WhenCommitted:
+    """A periodic task that works through history: it runs only if something was committed since its last run that succeeded."""
+
+    def __init__(self, task: PeriodicTask, feed: Feed) -> None:
+        self.name, self.interval = task.name, task.interval
+        self._task, self._feed = task, feed
+        self._done: tuple[int, ...] | None = None  # what was committed before the last run
+
+    async def run_once(self, now: datetime) -> Mapping[str, int]:
+        feed = self._feed
+        committed = (feed.unbroken_since, feed.timeline, feed.known)
+        if committed == self._done:
+            return {}
+        counts = await self._task.run_once(now)
+        self._done = committed
+        return counts
 
 
 async def run_periodically(

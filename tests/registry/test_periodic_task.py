@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 import pytest
 
-from app.registry.periodic_task import run_periodically
-from app.store import Unavailable
+from app.registry.periodic_task import WhenCommitted, run_periodically
+from app.store import Change, Feed, Unavailable
 from tests.build import NOW
 
 
@@ -82,3 +82,29 @@ async def test_one_that_fails_is_run_again(caplog: pytest.LogCaptureFixture) -> 
     done = ("periodic task finished", "1 cleaned rooms", "")
     assert logged(caplog) == [(failed, "", "no water"), (failed, "", "no broom"), done]
     assert [bool(each.exc_info) for each in caplog.records] == [False, True, False]  # of a fault, where it is
+
+
+async def test_what_works_through_history_rests_while_nothing_is_committed() -> None:
+    async def read(after: int, up_to: int | None) -> tuple[Sequence[Change], int, bool]:
+        return (), up_to or after, False
+
+    feed = Feed(read, 0)
+    feed.start_at(7)
+    task = Task(_fail_the_first)
+    resting = WhenCommitted(task, feed)
+
+    with pytest.raises(Unavailable):
+        await resting.run_once(NOW)
+    counts = [await resting.run_once(NOW) for _ in range(3)]
+    feed.note_committed(8)
+    counts += [await resting.run_once(NOW) for _ in range(2)]
+    feed.start_anew(8, 8)
+    counts += [await resting.run_once(NOW) for _ in range(2)]
+
+    assert [each.get("rooms", 0) for each in counts] == [2, 0, 0, 3, 0, 4, 0]
+
+
+def _fail_the_first(run: int) -> dict[str, int]:
+    if run == 1:
+        raise Unavailable("not now")
+    return {"rooms": run}
