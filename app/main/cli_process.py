@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from app.metrics.registry import MetricsRegistry
 
 logger = Logger(__name__)
-LOOK_SECONDS = 1.0  # seconds
+LOOK_SECONDS = 5.0 if sys.platform == "linux" else 1.0  # between looks at the parent; Linux sends a signal
 PARENT = "JOBPLANE_PARENT"
 
 
@@ -75,7 +75,7 @@ async def _end_with_parent(task: "asyncio.Future[None]") -> None:
         await asyncio.sleep(LOOK_SECONDS)
     while not task.done():
         task.cancel()
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(1.0)
 
 
 def follow_parent() -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from app.registry.periodic_task import WhenCommitted, run_periodically
+from app.registry.periodic_task import Committed, run_periodically
 from app.store import Change, Feed, Unavailable
 from tests.build import NOW
 
@@ -88,20 +88,33 @@ async def test_what_works_through_history_rests_while_nothing_is_committed() -> 
     async def read(after: int, up_to: int | None) -> tuple[Sequence[Change], int, bool]:
         return (), up_to or after, False
 
-    feed = Feed(read, 0)
+    async def sleep(_: float) -> None:
+        slept.release()
+        await asyncio.sleep(0)
+
+    feed, slept = Feed(read, 0), asyncio.Semaphore(0)
     feed.start_at(7)
     task = Task(_fail_the_first)
-    resting = WhenCommitted(task, feed)
+    running = asyncio.create_task(run_periodically(task, lambda: NOW, sleep, Committed(feed)))
 
-    with pytest.raises(Unavailable):
-        await resting.run_once(NOW)
-    counts = [await resting.run_once(NOW) for _ in range(3)]
-    feed.note_committed(8)
-    counts += [await resting.run_once(NOW) for _ in range(2)]
+    for _ in range(3):  # before the first run, after one that failed and after one that did not
+        await slept.acquire()
+    await _settle()
+    assert len(task.runs) == 2
+    await feed.on_commit(7, (), 8)
+    await slept.acquire()
+    await _settle()
+    assert len(task.runs) == 3
     feed.start_anew(8, 8)
-    counts += [await resting.run_once(NOW) for _ in range(2)]
+    await slept.acquire()
+    await _settle()
+    assert len(task.runs) == 4
+    running.cancel()
 
-    assert [each.get("rooms", 0) for each in counts] == [2, 0, 0, 3, 0, 4, 0]
+
+async def _settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 def _fail_the_first(run: int) -> dict[str, int]:

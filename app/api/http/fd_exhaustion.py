@@ -39,7 +39,9 @@ def can_open(count: int) -> bool:
     opened: list[int] = []
     try:
         while len(opened) < count:
-            opened.append(os.open(os.devnull, os.O_RDONLY))  # Path.open takes much longer, and this is done every second
+            opened.append(
+                os.open(os.devnull, os.O_RDONLY)
+            )  # Path.open takes much longer, and this is done every second
     except OSError:
         return False
     finally:
