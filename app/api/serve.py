@@ -8,7 +8,6 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
@@ -196,8 +195,6 @@ class _Server(uvicorn.Server):
         self._streams: Collection[asyncio.Task[None]] = state.streams
         self._calls: Calls = state.calls
         self._upkeep_task: asyncio.Task[None] | None = None
-        self._loop = asyncio.get_running_loop()
-        self._signaled = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self.config.ssl is not None:
@@ -216,17 +213,9 @@ class _Server(uvicorn.Server):
         made.turnover = self._turnover
         return made
 
-    async def main_loop(self) -> None:
-        """Wait for a signal. Once a second answers get another Date; uvicorn would look for both ten times."""
-        while not await self.on_tick(0):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await self._signaled.wait()
-
     def handle_exit(self, sig: int, _: FrameType | None) -> None:
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
-        self._loop.call_soon_threadsafe(self._signaled.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._drain()
