@@ -58,7 +58,7 @@ from app.registry import job_history
 from app.registry.history_loss import reporting_losses
 from app.registry.kind_table import KindTable
 from app.registry.leader_election import Epoch, begin
-from app.registry.periodic_task import PeriodicTask, run_periodically
+from app.registry.periodic_task import Committed, PeriodicTask, run_periodically
 from app.registry.registry import Registry
 from app.scheduler import DEFAULT, ScoringSettings
 from app.store import Compacted, DormantKinds, Mirror, OutcomeUnknown, Store, Unavailable, hold_leader_lock
@@ -210,7 +210,7 @@ async def _lead(
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(runner.run()) for runner in runners]
-            tasks += [group.create_task(run_periodically(each, registry.now)) for each in periodic]
+            tasks += [group.create_task(_run_periodically(registry, each)) for each in periodic]
             tasks.append(group.create_task(_count_dormant(registry.store, dormant)))
             ends = [group.create_task(event.wait()) for event in (lost, feed.lost_touch, epoch.over)]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -221,6 +221,12 @@ async def _lead(
         feed.leave(mirror.apply)
         for each in (STATE_COLLECTOR, SCHEDULER_COLLECTOR):  # what a leader knows is known no longer
             registry.metrics.remove_collector(each)
+
+
+async def _run_periodically(registry: Registry, task: PeriodicTask) -> None:
+    """Those that work through history rest while nothing is added to it."""
+    work = Committed(registry.store.feed) if isinstance(task, JobRecorder | WebhookMessages) else None
+    await run_periodically(task, registry.now, work=work)
 
 
 async def _count_dormant(store: Store, dormant: DormantCounts) -> None:

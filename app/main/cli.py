@@ -16,6 +16,7 @@ from app.main.cli_database import dsn_of, open_database, open_with_keys
 from app.main.cli_errors import CommandError, ConfigError, ended, text_of
 from app.main.cli_examples import examples
 from app.main.cli_kubeconfig import kubeconfig
+from app.main.cli_migration import migrate_apart
 from app.main.cli_nodes import nodes, span
 from app.main.cli_options import (
     CaFile,
@@ -219,7 +220,7 @@ async def _api(made: Settings, migrate: bool) -> None:
     except (AuditSettingError, ListenError) as error:
         raise ConfigError(str(error)) from error
     if migrate:
-        await _migrate(dsn)
+        await _run_despite_outages(dsn, lambda: migrate_apart(made, dsn), migrated=False)
     await _run_despite_outages(dsn, work)
 
 
@@ -302,6 +303,7 @@ async def _controllers(made: Settings) -> None:
 def migrate(database_url: DatabaseUrl = None, log_format: Logs = None) -> None:
     """Migrate the schema of the database to this version."""
     made = read_settings("migrate", database_url=database_url, log_format=log_format)
+    follow_parent()
     asyncio.run(_migrate(dsn_of(made)))
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from app.metrics.registry import MetricsRegistry
 
 logger = Logger(__name__)
-LOOK_SECONDS = 1.0  # seconds
+LOOK_SECONDS = 5.0 if sys.platform == "linux" else 1.0  # between looks at the parent; Linux sends a signal
+PARENT = "JOBPLANE_PARENT"
 
 
 def now() -> datetime:
@@ -74,7 +75,7 @@ async def _end_with_parent(task: "asyncio.Future[None]") -> None:
         await asyncio.sleep(LOOK_SECONDS)
     while not task.done():
         task.cancel()
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(1.0)
 
 
 def follow_parent() -> None:
@@ -88,12 +89,12 @@ def follow_parent() -> None:
 
 
 def _parent() -> int:
-    return int(os.environ["JOBPLANE_PARENT"])
+    return int(os.environ[PARENT])
 
 
 def has_parent() -> bool:
     """Return whether `jobplane up` started this process."""
-    return bool(os.environ.get("JOBPLANE_PARENT"))
+    return bool(os.environ.get(PARENT))
 
 
 async def wait_for_file(path: Path | None) -> None:

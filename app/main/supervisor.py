@@ -19,6 +19,7 @@ from typing import Any
 from app.agent.config import AgentConfig
 from app.main.agent_process import agent_command, hold
 from app.main.cli_errors import LAST_WORDS, PERMANENT, CommandError, ConfigError
+from app.main.cli_process import PARENT
 from app.postgres.embedded_postgres import Postgres
 from app.postgres.postgres_binaries import SetupError
 from app.postgres.postgres_folder import InUseError
@@ -30,9 +31,8 @@ logger = Logger(__name__)
 _PAUSE_SECONDS = 0.2  # before a process that ended soon is started again; doubled while it keeps ending so
 _LONGEST_PAUSE = 5.0
 _STEADY_SECONDS = 5.0
-_LOOK_SECONDS = 1.0  # between looks at files that children have read
+_LOOK_SECONDS = 2.0  # between looks at files that children have read
 _PATIENCE = 12.0  # seconds for a child to end before it is killed
-PARENT = "JOBPLANE_PARENT"
 _NOT_FOR_AGENTS = frozenset(
     {"JOBPLANE_DATABASE_URL", "JOBPLANE_OTLP_HEADERS", "JOBPLANE_SECRETS_KEY_FILE", "JOBPLANE_SECRETS_KEY_COMMAND"}
 )

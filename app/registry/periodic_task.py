@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from app.store import OutcomeUnknown, Unavailable
+from app.store import Feed, OutcomeUnknown, Unavailable
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
@@ -26,20 +26,57 @@ class PeriodicTask(Protocol):
         """Do all that is due. How many of what it did, for the log; what was nothing is not told."""
 
 
+class Committed:
+    """What a task waits for that works through history: something was committed since its last run began."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._seen: tuple[int, ...] | None = None
+
+    async def wait(self) -> None:
+        while (now := self._now()) == self._seen:
+            await self._feed.changed()
+        self._seen = now
+
+    def forget(self) -> None:
+        """The run failed: the next one does not wait."""
+        self._seen = None
+
+    def _now(self) -> tuple[int, ...]:
+        return (self._feed.unbroken_since, self._feed.timeline, self._feed.known)
+
+
 async def run_periodically(
-    task: PeriodicTask, clock: Callable[[], datetime], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    task: PeriodicTask,
+    clock: Callable[[], datetime],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    work: Committed | None = None,
 ) -> None:
-    """Run until cancelled. The first run comes somewhere within the interval, so that not all tasks run at the same time."""
+    """Run until cancelled. The first run comes somewhere within the interval, so that not all tasks run at the same time.
+
+    With `work`, each of them waits for it beside the interval.
+    """
     interval = task.interval.total_seconds()
     await sleep(random.uniform(0, interval))  # noqa: S311 - spreads load
     while True:
-        try:
-            _log_counts(task, await task.run_once(clock()))
-        except (OSError, Unavailable, OutcomeUnknown) as error:
-            logger.warning("periodic task failed; retrying", task=task.name, error=error)
-        except Exception as error:
-            logger.warning("periodic task failed; retrying", task=task.name, traceback_of=error)
+        if work:
+            await work.wait()
+        if not await _run(task, clock()) and work:
+            work.forget()
         await sleep(interval)
+
+
+async def _run(task: PeriodicTask, now: datetime) -> bool:
+    """Return whether it succeeded."""
+    try:
+        _log_counts(task, await task.run_once(now))
+    except (OSError, Unavailable, OutcomeUnknown) as error:
+        logger.warning("periodic task failed; retrying", task=task.name, error=error)
+    except Exception as error:
+        logger.warning("periodic task failed; retrying", task=task.name, traceback_of=error)
+    else:
+        return True
+    return False
 
 
 def _log_counts(task: PeriodicTask, counts: Mapping[str, int]) -> None:

@@ -46,6 +46,7 @@ _DUE = """select d.id, d.namespace, d.webhook, d.job, d.job_uid, d.body, d.attem
         select id, row_number() over (partition by namespace, webhook order by next_at, id) as place
         from webhook_deliveries where failed_at is null and next_at <= $1
     ) due join webhook_deliveries d using (id) where place <= $2 order by place, d.next_at, d.id limit $3"""
+_NEXT_AT = "select min(next_at) from webhook_deliveries where failed_at is null"
 _RETRY = "update webhook_deliveries set attempts = $2, next_at = $3, error = $4 where id = $1"
 _GIVE_UP = "update webhook_deliveries set attempts = $2, failed_at = $3, error = $4 where id = $1"
 _FORGET = """delete from webhook_deliveries where id in (
@@ -94,6 +95,7 @@ class Delivery(NamedTuple):
 class WebhookOutbox:
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
+        self.additions = 0  # by this process: who knows of nothing that is due looks again when it has risen
 
     async def state(self) -> State:
         (row,) = await call_database(self._pool.fetch(_STATE))
@@ -127,10 +129,16 @@ class WebhookOutbox:
                 columns = [list(column) for column in zip(*deliveries, strict=True)]
                 added = len(await connection.fetch(_ADD, *columns, now, most))
             await connection.execute(_MOVE, cursor)
-            return added
+        self.additions += bool(deliveries)
+        return added
 
     async def due(self, now: datetime, of_each: int, limit: int) -> list[Delivery]:
         return [Delivery(*row) for row in await call_database(self._pool.fetch(_DUE, now, of_each, limit))]
+
+    async def next_at(self) -> datetime | None:
+        """When the next message is due; None if none is waiting."""
+        found: datetime | None = await call_database(self._pool.fetchval(_NEXT_AT))
+        return found
 
     async def delete(self, message_id: str) -> None:
         """The receiver has it, or there is no receiver any more."""

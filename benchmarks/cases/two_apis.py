@@ -3,7 +3,7 @@
 import asyncio
 import os
 import subprocess
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,11 +17,12 @@ from benchmarks.jobs import JOBS, job
 from benchmarks.load import get_all, post_all, scaled
 
 CONNECTIONS, READS, WRITES, TURNS = 64, 10_000, 3_000, 3
+_LEAST = 0.005  # ms of a request: roles with less are left out
 
 
 async def run(checkout: Checkout, scale: float) -> list[Figure]:
     reads, writes = scaled(READS, scale), scaled(WRITES, scale)
-    spent: defaultdict[tuple[str, int], float] = defaultdict(float)
+    spent: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
     async with (
         checkout.up(tls=False) as cluster,
         _second_api(checkout, cluster) as second,
@@ -38,19 +39,29 @@ async def run(checkout: Checkout, scale: float) -> list[Figure]:
                 read = _cpu(cluster, second)
                 await post_all(connections, JOBS, bodies)
                 await asyncio.sleep(1.0)  # what trails behind the last answer
-                spent["GET", apis] += read - begun
-                spent["POST", apis] += _cpu(cluster, second) - read
+                spent["GET", apis].update(_since(begun, read))
+                spent["POST", apis].update(_since(read, _cpu(cluster, second)))
     return [_ratio(method, spent, count * TURNS) for method, count in (("GET", reads), ("POST", writes))]
 
 
-def _ratio(method: str, spent: Mapping[tuple[str, int], float], count: int) -> Figure:
-    one, two = (spent[method, apis] * 1000 / count for apis in (1, 2))
-    note = f"{one:.3f} ms with one API, {two:.3f} ms with two, Postgres and controllers among it"
+def _ratio(method: str, spent: Mapping[tuple[str, int], Counter[str]], count: int) -> Figure:
+    one, two = (spent[method, apis].total() for apis in (1, 2))
+    parts = (
+        f"{role} {spent[method, 1][role] * 1000 / count:.3f} and {spent[method, 2][role] * 1000 / count:.3f}"
+        for role in sorted(spent[method, 2])
+        if spent[method, 2][role] * 1000 / count >= _LEAST
+    )
+    note = f"ms with one API and with two: {', '.join(parts)}"
     return Figure(name=f"CPU per {method}, two APIs over one", value=two / one, unit="x", target=1.05, note=note)
 
 
-def _cpu(*clusters: Cluster) -> float:
-    return sum(sum(each.cpu().values()) for each in clusters)
+def _cpu(cluster: Cluster, second: Cluster) -> Counter[str]:
+    """By role."""
+    return Counter(cluster.cpu()) + Counter({"second api": sum(second.cpu().values())})
+
+
+def _since(before: Counter[str], now: Counter[str]) -> Counter[str]:
+    return Counter({role: now[role] - before[role] for role in now})
 
 
 @asynccontextmanager

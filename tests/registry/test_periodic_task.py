@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 import pytest
 
-from app.registry.periodic_task import run_periodically
-from app.store import Unavailable
+from app.registry.periodic_task import Committed, run_periodically
+from app.store import Change, Feed, Unavailable
 from tests.build import NOW
 
 
@@ -82,3 +82,42 @@ async def test_one_that_fails_is_run_again(caplog: pytest.LogCaptureFixture) -> 
     done = ("periodic task finished", "1 cleaned rooms", "")
     assert logged(caplog) == [(failed, "", "no water"), (failed, "", "no broom"), done]
     assert [bool(each.exc_info) for each in caplog.records] == [False, True, False]  # of a fault, where it is
+
+
+async def test_what_works_through_history_rests_while_nothing_is_committed() -> None:
+    async def read(after: int, up_to: int | None) -> tuple[Sequence[Change], int, bool]:
+        return (), up_to or after, False
+
+    async def sleep(_: float) -> None:
+        slept.release()
+        await asyncio.sleep(0)
+
+    feed, slept = Feed(read, 0), asyncio.Semaphore(0)
+    feed.start_at(7)
+    task = Task(_fail_the_first)
+    running = asyncio.create_task(run_periodically(task, lambda: NOW, sleep, Committed(feed)))
+
+    for _ in range(3):  # before the first run, after one that failed and after one that did not
+        await slept.acquire()
+    await _settle()
+    assert len(task.runs) == 2
+    await feed.on_commit(7, (), 8)
+    await slept.acquire()
+    await _settle()
+    assert len(task.runs) == 3
+    feed.start_anew(8, 8)
+    await slept.acquire()
+    await _settle()
+    assert len(task.runs) == 4
+    running.cancel()
+
+
+async def _settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def _fail_the_first(run: int) -> dict[str, int]:
+    if run == 1:
+        raise Unavailable("not now")
+    return {"rooms": run}

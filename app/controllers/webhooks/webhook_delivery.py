@@ -25,6 +25,7 @@ logger = Logger(__name__)
 AT_ONCE = 64  # attempts
 OF_EACH = 4  # webhook, attempts at once
 KEPT = timedelta(days=7)  # after which a message that was given up is deleted
+UNTOLD = timedelta(seconds=10)  # after which is looked for messages that another process has added, which led before
 _WAIT_SECONDS = 0.5  # of a run for its attempts
 COMPONENT = "webhook-controller"
 
@@ -48,9 +49,11 @@ class WebhookDelivery:
         self._commit = commit
         self._attempts: dict[str, asyncio.Task[bool]] = {}  # by message
         self._forget_at: datetime | None = None
+        self._nothing_until: datetime | None = None
+        self._known_additions = 0
 
     async def run_once(self, now: datetime) -> dict[str, int]:
-        due = await self._outbox.due(now, OF_EACH, AT_ONCE + len(self._attempts))
+        due = await self._find_due(now)
         secrets = await self._read_secrets(due)
         for each in due:
             if each.id not in self._attempts and len(self._attempts) < AT_ONCE:
@@ -60,6 +63,21 @@ class WebhookDelivery:
             self._forget_at = now + timedelta(minutes=1)
             await self._outbox.forget(now - KEPT)
         return {"delivered webhooks": await self._collect()}
+
+    async def _find_due(self, now: datetime) -> Sequence[Delivery]:
+        """The messages to send. The database is not asked while none can be due."""
+        additions = self._outbox.additions
+        is_idle = not self._attempts and additions == self._known_additions
+        if is_idle and self._nothing_until is not None and now < self._nothing_until:
+            return ()
+        due = await self._outbox.due(now, OF_EACH, AT_ONCE + len(self._attempts))
+        if due or self._attempts:
+            self._nothing_until = None
+        else:
+            next_at = await self._outbox.next_at()
+            self._nothing_until = min(next_at or now + UNTOLD, now + UNTOLD)
+        self._known_additions = additions
+        return due
 
     async def _collect(self) -> int:
         """Count the successful ones of the attempts that have ended. Waits a moment for the others."""

@@ -23,7 +23,7 @@ logger = Logger(__name__)
 BATCH = 100  # versions of Jobs in one transaction
 OF_A_NAMESPACE = 10  # webhooks; more are ignored
 MOST_PENDING = 10_000  # messages of a webhook; more are dropped
-SAVED_EVERY = 60  # runs without a message, after which the cursor is saved nevertheless
+SAVED_EVERY = timedelta(minutes=1)  # without a message, after which the cursor is saved nevertheless
 _ENDED = (b'"type":"Complete"', b'"type":"Failed"')  # in the stored JSON of a Job that has ended
 
 
@@ -42,7 +42,7 @@ class WebhookMessages:
         self._store, self._outbox = store, outbox
         self._cursor: int | None = None
         self._saved = 0
-        self._unsaved_runs = 0
+        self._save_at: datetime | None = None
         self._secrets_at = -1  # revision of the Secrets that were read
         self._webhooks: dict[str, list[NamedWebhook]] = {}  # by namespace
 
@@ -107,10 +107,10 @@ class WebhookMessages:
         return found
 
     async def _save_cursor(self, now: datetime) -> None:
-        self._unsaved_runs += 1
-        if self._cursor is not None and self._unsaved_runs >= SAVED_EVERY and self._cursor > self._saved:
+        self._save_at = self._save_at or now + SAVED_EVERY
+        if self._cursor is not None and now >= self._save_at and self._cursor > self._saved:
             await self._outbox.add((), self._cursor, now, MOST_PENDING)
-            self._saved, self._unsaved_runs = self._cursor, 0
+            self._saved, self._save_at = self._cursor, now + SAVED_EVERY
 
 
 def _decode(revision: int, body: bytes | None) -> Job | None:

@@ -3,6 +3,7 @@ once.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,22 @@ async def migrate(dsn: str, revision: str = "head") -> None:
 
     Raises Unavailable if the database goes away; the migrations that were done then stay.
     """
-    try:
+    with _outages():
         if revision != "head" or not await _is_current(dsn):
             await run_alembic(dsn, lambda config: _migrate(config, revision))
+
+
+async def is_current(dsn: str) -> bool:
+    """Return whether there is nothing to migrate. Raises Unavailable."""
+    with _outages():
+        return await _is_current(dsn)
+
+
+@contextmanager
+def _outages() -> Iterator[None]:
+    """Raise Unavailable in place of what says that the database is away."""
+    try:
+        yield
     except Exception as error:
         away = next((each for each in _causes(error) if isinstance(each, AWAY)), None)
         if away is None:

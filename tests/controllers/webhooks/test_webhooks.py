@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from app.controllers.retention.job_recorder import JobRecorder
 from app.controllers.webhooks.webhook_client import WebhookClient
-from app.controllers.webhooks.webhook_delivery import WebhookDelivery
+from app.controllers.webhooks.webhook_delivery import UNTOLD, WebhookDelivery
 from app.controllers.webhooks.webhook_messages import MOST_PENDING, WebhookMessages
 from app.kinds.core.secret import KIND as SECRETS
 from app.kinds.core.secret import Secret
@@ -215,6 +215,21 @@ async def test_a_message_is_kept_and_tried_again(
     assert await sender.waiting() == []
     (text,) = [message for reason, message in await events(registry) if reason == "WebhookFailed"]
     assert text.startswith(f"Webhook chat has not taken the message: {error}; tried again in 5s")
+
+
+async def test_messages_of_another_leader_are_found(registry: Registry, webhooks: Webhooks) -> None:
+    """Of a process that led before, and added them after this one saw that there were none."""
+    async with receiving() as receiver:
+        await a_webhook(registry, receiver.url)
+        await webhooks.delivery.run_once(registry.now())
+        await ends(registry)
+        await Webhooks(registry).messages.run_once(registry.now())
+        assert await webhooks.waiting()
+
+        registry.clock.move(seconds=UNTOLD.total_seconds())
+        await webhooks.delivery.run_once(registry.now())
+
+    assert told(receiver) == [("job.complete", "pi")]
 
 
 async def test_a_receiver_that_is_down_for_a_day_gets_everything(registry: Registry, webhooks: Webhooks) -> None:
