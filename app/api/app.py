@@ -16,6 +16,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.audit.annotations import annotate_refusal
 from app.api.audit.middleware import Audit, AuditMiddleware
@@ -42,6 +43,20 @@ from app.registry.periodic_task import run_periodically
 from app.registry.verbs.objects import Registry
 
 
+class Application(FastAPI):
+    """FastAPI behind `front`, our middleware. Requests for Kubernetes' paths never come to the layers of FastAPI itself."""
+
+    front: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self
+        await self.front(scope, receive, send)
+
+    async def answer_itself(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer as FastAPI does."""
+        await super().__call__(scope, receive, send)
+
+
 def create_app(
     registry: Registry,
     origin: Origin | None = None,
@@ -49,7 +64,7 @@ def create_app(
     provider: IdentityProvider | None = None,
     audit: Audit | None = None,
     require_node_certificates: bool = False,
-) -> FastAPI:
+) -> Application:
     """The application of one API process.
 
     origin:    where others reach it.
@@ -70,17 +85,13 @@ def create_app(
     kubernetes = Kubernetes(
         registry, authenticator, Documents(registry, authenticator).answer, metrics, Fairness(registry.metrics)
     )
-    app = FastAPI(
+    app = Application(
         title=docs.TITLE,
         version=version.jobplane_version(),
         lifespan=lifespan,
         # Not by include_router, which makes each route once more, for every application: as much work as a third of the imports.
         routes=[route for router in (*docs.DOCUMENTED, docs.router, ui.router) for route in router.routes],
         middleware=[
-            Middleware(MetricsMiddleware, metrics),
-            *([Middleware(AuditMiddleware, audit, registry.metrics)] if audit else ()),
-            Middleware(StopMiddleware),
-            Middleware(KubernetesMiddleware, kubernetes),
             Middleware(DirectMiddleware, NODES, agents.router.routes),
             # A handler for Exception would be called by Starlette's outermost middleware, which raises the error once more.
             Middleware(ExceptionMiddleware, handlers={Exception: as_status}),
@@ -91,6 +102,10 @@ def create_app(
         # Otherwise each request asks whether an OpenTelemetry provider is set, for 5 % of what a GET takes.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
+    front: ASGIApp = StopMiddleware(KubernetesMiddleware(app.answer_itself, kubernetes))
+    if audit:
+        front = AuditMiddleware(front, audit, registry.metrics)
+    app.front = MetricsMiddleware(front, metrics)
     app.state.registry, app.state.authenticator, app.state.authority = registry, authenticator, authority
     app.state.audit = audit
     app.state.streams = set()  # tasks of the open streams: the server cancels them before it stops

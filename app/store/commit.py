@@ -351,6 +351,7 @@ _UNSENT = "cannot switch to state"
 _CALL = """select previous, refused
     from commit_write_sets($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"""
 _encode = msgspec.json.Encoder().encode
+_NOTHING_STORED = Contents(_encode(SelectorIndex()).decode(), None, b"")  # of a precondition
 
 
 def _columns(batch: list[_PendingSet], keys: KeyRing) -> tuple[list[object] | None, ...]:
@@ -377,10 +378,10 @@ def _columns(batch: list[_PendingSet], keys: KeyRing) -> tuple[list[object] | No
 
 def _stored(write: Write, keys: KeyRing) -> Contents:
     """What is stored of a write. The old selector index only where it is not packed with the body."""
+    if write.change == "G":
+        return _NOTHING_STORED
     old_index = _encode(write.old_selector_index).decode() if write.old_selector_index else None
     contents = Contents(_encode(write.selector_index).decode(), old_index, write.body)
-    if write.change == "G":
-        return contents
     if write.key.kind in ENCRYPTED:
         return contents._replace(body=keys.encrypt(write.key, write.body))
     packed = None if _has_moved(write) else pack(contents)

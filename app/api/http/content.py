@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from app.api.audit.annotations import annotate
@@ -23,6 +23,7 @@ from app.api.http.content_negotiation import (
     parse_object_content_type,
 )
 from app.api.http.content_negotiation import BodyFormat as Form
+from app.api.http.headers import header_of
 from app.api.http.query import WriteOptions, first_value, query_of
 from app.api.http.response_shape import ResponseShape
 from app.api.resources import protobuf, tables
@@ -41,23 +42,29 @@ MAX_BODY = 3 << 20  # Kubernetes' own limit
 
 async def read_body(request: Request, most: int = MAX_BODY) -> bytes:
     """Return the whole body; 413 as soon as it exceeds `most` bytes."""
-    declared = request.headers.get("content-length", "0")
+    declared = header_of(request.scope, b"content-length") or "0"
     chunks: list[bytes] = []
     size = 0
     if not declared.isdigit() or int(declared) > most:
         raise _too_large(most)
-    async for chunk in request.stream():
+    has_more = True
+    while has_more:  # what `request.stream` does; an asynchronous generator costs more than all else here
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk: bytes = message.get("body", b"")
         size += len(chunk)
         if size > most:
             raise _too_large(most)
         chunks.append(chunk)
-    request.state.body_size = size
+        has_more = message.get("more_body", False)
+    request.scope["body_size"] = size
     return b"".join(chunks)
 
 
 def body_size(request: Request) -> int:
     """Return the size in bytes of the body that was read."""
-    size: int = getattr(request.state, "body_size", 0)
+    size: int = request.scope.get("body_size", 0)
     return size
 
 
@@ -74,7 +81,7 @@ async def read_document(request: Request) -> Any:
 async def read_options(request: Request, type_: type[Struct]) -> Any:
     """Parse options in a body, such as DeleteOptions; newer kubectl sends them as protobuf. None for an empty body."""
     body = await read_body(request)
-    if body and parse_object_content_type(request.headers.get("content-type")) == "protobuf":
+    if body and parse_object_content_type(header_of(request.scope, b"content-type")) == "protobuf":
         return await offload.run(len(body), protobuf.decode, body, type_)
     return await offload.run(len(body), document.parse, body) if body else None
 
@@ -90,7 +97,7 @@ async def read_object(request: Request, kind: Kind, validation: Validation) -> D
         return await read_struct(request, kind.type, kind.api_version, validation)
     body = await read_body(request)
     bodies = CUSTOM_BODIES if is_custom(kind) else OBJECT_BODIES
-    form = parse_object_content_type(request.headers.get("content-type"), bodies)
+    form = parse_object_content_type(header_of(request.scope, b"content-type"), bodies)
     await compile_schema(kind)
     return await offload.run(_weight(body, form), _decode_described, kind, body, form, validation)
 
@@ -111,7 +118,7 @@ async def compile_schema(kind: Kind) -> None:
 async def read_struct(request: Request, type_: type[S], api_version: str, validation: Validation) -> Decoded[S]:
     """Decode a body that is no stored kind: reviews, and objects posted to subresources."""
     body = await read_body(request)
-    form = parse_object_content_type(request.headers.get("content-type"))
+    form = parse_object_content_type(header_of(request.scope, b"content-type"))
     return await offload.run(_weight(body, form), _decode_body, body, form, type_, api_version, validation)
 
 
@@ -156,7 +163,7 @@ def convert_to_stored(kind: Kind, obj: Object) -> Object:
 
 def shape_of(request: Request, kind: Kind) -> ResponseShape:
     """Return the form that the request's Accept header and includeObject ask for; 400 or 406 if there is no such form."""
-    form = negotiate_media_type(request.headers.get("accept"), OBJECT if is_custom(kind) else BUILT_IN_OBJECT)
+    form = negotiate_media_type(header_of(request.scope, b"accept"), OBJECT if is_custom(kind) else BUILT_IN_OBJECT)
     if form.form != "table":
         return ResponseShape(kind, form)
     return ResponseShape(kind, form, tables.parse_include_object(first_value(query_of(request), "includeObject")))

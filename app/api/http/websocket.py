@@ -14,6 +14,7 @@ from starlette.requests import Request
 from websockets.protocol import Side
 
 from app.api.http.connection import Headers, UpgradedConnection, requested_protocol
+from app.api.http.headers import header_of
 from app.client.websocket_framing import Framing
 from app.machinery.errors import ApiError, bad_request
 
@@ -30,7 +31,7 @@ def is_requested(request: Request) -> bool:
 
 def authorization(request: Request) -> str | None:
     """Return the Authorization header, or the token among the subprotocols of a WebSocket as one. 401 if it is malformed."""
-    header = request.headers.get("authorization")
+    header = header_of(request.scope, b"authorization")
     if header or not is_requested(request):
         return header
     tokens = [each for each in _subprotocols(request) if each.startswith(_BEARER)]

@@ -3,6 +3,7 @@
 from starlette.requests import Request
 
 from app.api.http.content import body_size
+from app.api.http.headers import header_of
 from app.api.http.query import WriteOptions
 from app.machinery.apply.managed_fields import FieldManager
 from app.machinery.meta.metadata_validation import MANAGER_LIMIT
@@ -12,7 +13,7 @@ from app.registry.verbs.versions import UpdateOptions
 
 def writer(registry: Registry, request: Request, options: WriteOptions, subresource: str = "") -> FieldManager:
     """Return the field manager of a create, update or patch."""
-    name = options.field_manager or _program(request.headers.get("user-agent", ""))
+    name = options.field_manager or _program(header_of(request.scope, b"user-agent") or "")
     return FieldManager(name, registry.now(), subresource)
 
 

@@ -54,6 +54,7 @@ _POLICIES = frozenset({POLICIES.resource, BINDINGS.resource})
 _WEBHOOKS = frozenset({MUTATING.resource, VALIDATING.resource})
 RULES = _LISTED | _POLICIES | _WEBHOOKS | {NAMESPACES.resource}
 TOO_MANY = 429
+_MOST_KNOWN = 1_000  # namespaces whose rules are remembered; a client may name any
 T = TypeVar("T")
 _by_name = attrgetter("metadata.name")
 
@@ -69,6 +70,7 @@ class RuleCache:
         self.policies: tuple[Bound, ...] = self._bind_policies()
         self.webhooks = self._list_webhooks()
         self._objects: dict[str, defaultdict[str, dict[str, Any]]] = {kind: defaultdict(dict) for kind in _LISTED}
+        self._rules: dict[str, Rules] = {}  # of the namespaces that were asked for since something changed
         for kind in RULES.intersection(mirror.kinds):
             for each in mirror.all(kind):
                 self._changed(Key(kind, each.metadata.namespace, each.metadata.name), None, each)
@@ -77,6 +79,7 @@ class RuleCache:
     def _changed(self, key: Key, _: Object | None, now: Object | None) -> None:
         if key.kind not in RULES:
             return
+        self._rules.clear()
         if key.kind == NAMESPACES.resource:
             self._note_policy(key.name, now)
             return
@@ -114,6 +117,14 @@ class RuleCache:
             self._pod_security[namespace] = policy
 
     def rules(self, namespace: str) -> Rules:
+        found = self._rules.get(namespace)
+        if found is None:
+            if len(self._rules) >= _MOST_KNOWN:
+                self._rules.clear()
+            found = self._rules[namespace] = self._make_rules(namespace)
+        return found
+
+    def _make_rules(self, namespace: str) -> Rules:
         return Rules(
             quotas=self._listed(QUOTAS.resource, namespace),
             limit_ranges=self._listed(LIMIT_RANGES.resource, namespace),

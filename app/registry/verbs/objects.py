@@ -6,7 +6,7 @@ was made from as preconditions; what the client did not pin is tried again on th
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -38,8 +38,7 @@ _TRIES = 8
 Edit = Callable[[Object], Object]
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """An object's bytes as sent, what the client should be warned of, and what an audit log should note."""
 
     body: bytes
@@ -110,8 +109,10 @@ async def _create(
 
 
 def _with_review(answer: Answer, said: Review) -> Answer:
+    if said is NOTHING:
+        return answer
     notes = {**said.audit_annotations, **(answer.audit_annotations or {})}
-    return replace(answer, warnings=(*said.warnings, *answer.warnings), audit_annotations=notes)
+    return answer._replace(warnings=(*said.warnings, *answer.warnings), audit_annotations=notes)
 
 
 async def _create_once(
