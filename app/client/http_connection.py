@@ -60,8 +60,11 @@ class _Wire(asyncio.Protocol):
 
     def has_news(self) -> bool:
         """Return whether the kernel has something for it: of an idle one, its end, which the event loop has yet to tell."""
+        connected = self._transport.get_extra_info("socket")
+        if connected is None:  # TLS has let go of it, and tells in the next step of the event loop
+            return True
         poll = select.poll()
-        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        poll.register(connected.fileno(), select.POLLIN)
         return bool(poll.poll(0))
 
     def ask(self, request: bytes) -> None:
@@ -112,7 +115,9 @@ class _Wire(asyncio.Protocol):
         self._transport.abort()
 
     async def close(self) -> None:
-        if not self._transport.is_closing():  # asyncio's TLS before Python 3.11.4 fails in abort() after a second close()
+        if (
+            not self._transport.is_closing()
+        ):  # asyncio's TLS before Python 3.11.4 fails in abort() after a second close()
             self._transport.close()
         await asyncio.wait([self._lost], timeout=CLOSE_SECONDS)
         self._transport.abort()
@@ -237,8 +242,11 @@ class HttpConnection(httpx.AsyncBaseTransport):
         if isinstance(loop, asyncio.BaseEventLoop):  # uvloop tries one address after the other
             more["happy_eyeballs_delay"] = _EYEBALLS_SECONDS
         transport, wire = await loop.create_connection(_Wire, url.host, url.port or (443 if is_tls else 80), **more)
+        connected = transport.get_extra_info("socket")
+        if connected is None:
+            raise ConnectionResetError("The server closed the connection at once.")
         for option in self._options:
-            transport.get_extra_info("socket").setsockopt(*option)
+            connected.setsockopt(*option)
         return wire
 
     def release(self, wire: _Wire) -> None:

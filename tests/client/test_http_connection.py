@@ -4,7 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from threading import Semaphore
 
@@ -236,11 +236,16 @@ async def test_a_body_that_is_not_read_holds_up_the_server() -> None:
         assert len(body) == 200 * MOST_UNREAD
 
 
-async def test_a_connection_over_tls_that_broke_is_closed(tmp_path: Path) -> None:
+@pytest.fixture
+def tls(tmp_path: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     made = certificates.ensure(tmp_path, ["127.0.0.1"])
     theirs, ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     theirs.load_cert_chain(made.cert, made.key)
     ours.load_verify_locations(made.ca)
+    return theirs, ours
+
+
+async def test_a_connection_over_tls_that_broke_is_closed(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
     is_answered, is_gone = asyncio.Event(), asyncio.Event()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -250,9 +255,21 @@ async def test_a_connection_over_tls_that_broke_is_closed(tmp_path: Path) -> Non
         await reader.read()
         is_gone.set()
 
-    async with connected(talk, tls=(theirs, ours)) as (connection, url):
+    async with connected(talk, tls=tls) as (connection, url):
         await ask(connection, url)
         is_answered.set()
         await is_gone.wait()
         await connection.aclose()
     assert not connection.is_open
+
+
+@pytest.mark.parametrize("steps", range(16))
+async def test_a_connection_over_tls_is_found_lost_at_each_step_of_its_end(
+    tls: tuple[ssl.SSLContext, ssl.SSLContext], steps: int
+) -> None:
+    async with connected(answering(OK + b"Content-Length: 0\r\n\r\n"), tls=tls) as (connection, url):
+        await ask(connection, url)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        with suppress(httpx.RemoteProtocolError, httpx.ReadError):  # it was asked before its end could be known
+            assert (await ask(connection, url)).status_code == 200
