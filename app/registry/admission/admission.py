@@ -54,7 +54,7 @@ _POLICIES = frozenset({POLICIES.resource, BINDINGS.resource})
 _WEBHOOKS = frozenset({MUTATING.resource, VALIDATING.resource})
 RULES = _LISTED | _POLICIES | _WEBHOOKS | {NAMESPACES.resource}
 TOO_MANY = 429
-_MOST_KNOWN = 1_000  # namespaces whose rules are remembered; a client may name any
+MOST_KNOWN = 1_000  # namespaces whose rules are remembered; a client may name any
 T = TypeVar("T")
 _by_name = attrgetter("metadata.name")
 
@@ -119,7 +119,7 @@ class RuleCache:
     def rules(self, namespace: str) -> Rules:
         found = self._rules.get(namespace)
         if found is None:
-            if len(self._rules) >= _MOST_KNOWN:
+            if len(self._rules) >= MOST_KNOWN:
                 self._rules.clear()
             found = self._rules[namespace] = self._make_rules(namespace)
         return found

@@ -22,6 +22,7 @@ from app.kinds.scheduling.priorityclass import KIND as CLASSES
 from app.kinds.scheduling.priorityclass import PriorityClass
 from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
+from app.registry.admission.admission import MOST_KNOWN
 from app.registry.verbs import objects
 from app.registry.verbs.objects import Registry
 from app.store import open_store
@@ -271,3 +272,20 @@ async def test_the_default_account_need_not_exist_yet(registry: Registry) -> Non
     await objects.create(registry, NAMESPACES, "", Namespace(metadata=ObjectMeta(name="fresh")))
 
     await objects.create(registry, PODS, "fresh", a_pod())
+
+
+async def test_rules_of_a_namespace_are_made_once_until_one_changes(registry: Registry) -> None:
+    first = await registry.admission.rules("default")
+    assert await registry.admission.rules("default") is first
+
+    await a_quota(registry, pods=1)
+    await registry.admission.catch_up()
+    assert [each.metadata.name for each in (await registry.admission.rules("default")).quotas] == ["q"]
+    assert not first.quotas
+
+
+async def test_names_of_namespaces_do_not_fill_the_memory(registry: Registry) -> None:
+    first = await registry.admission.rules("default")
+    for number in range(MOST_KNOWN):
+        await registry.admission.rules(f"none-{number}")
+    assert await registry.admission.rules("default") is not first
