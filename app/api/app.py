@@ -44,7 +44,7 @@ from app.registry.verbs.objects import Registry
 
 
 class Application(FastAPI):
-    """FastAPI behind `front`, our middleware. Requests for Kubernetes' paths never come to the layers of FastAPI itself."""
+    """FastAPI behind `front`, our middleware, which answers for Kubernetes' paths: those never pass FastAPI's own layers."""
 
     front: ASGIApp
 
@@ -53,7 +53,7 @@ class Application(FastAPI):
         await self.front(scope, receive, send)
 
     async def answer_itself(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as FastAPI does."""
+        """Answer by FastAPI's routes and handlers, behind `front`."""
         await super().__call__(scope, receive, send)
 
 

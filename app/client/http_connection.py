@@ -61,7 +61,7 @@ class _Wire(asyncio.Protocol):
     def has_news(self) -> bool:
         """Return whether the kernel has something for it: of an idle one, its end, which the event loop has yet to tell."""
         connected = self._transport.get_extra_info("socket")
-        if connected is None:  # TLS has let go of it, and tells in the next step of the event loop
+        if connected is None:  # TLS has lost it; connection_lost is called in the next step of the event loop
             return True
         poll = select.poll()
         poll.register(connected.fileno(), select.POLLIN)
@@ -115,9 +115,8 @@ class _Wire(asyncio.Protocol):
         self._transport.abort()
 
     async def close(self) -> None:
-        if (
-            not self._transport.is_closing()
-        ):  # asyncio's TLS before Python 3.11.4 fails in abort() after a second close()
+        # asyncio's TLS before Python 3.11.4 fails in abort() after a second close().
+        if not self._transport.is_closing():
             self._transport.close()
         await asyncio.wait([self._lost], timeout=CLOSE_SECONDS)
         self._transport.abort()

@@ -83,7 +83,7 @@ def network_path(node: str) -> str:
 class NamespaceLevel(msgspec.Struct, rename="camel"):
     """Answer to GET namespaces/NAME: its UID, empty if there is none, and the Pod Security level that it enforces.
 
-    It is also the member `namespace` of what a watch WITH_LEVELS adds, as new as the pod beside it.
+    A watch WITH_LEVELS has it, too, as the member `namespace` beside each ADDED pod, as new as that pod.
 
     is_default: neither a label nor a setting says so: then runtimes with engines give its pods no more than baseline.
     services: whether it has any Service, so that its pods may ask for names.

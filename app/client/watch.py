@@ -48,7 +48,7 @@ class WatchSource(Protocol):
 class WatchEvent(msgspec.Struct, Generic[O], frozen=True):
     """ADDED, MODIFIED or DELETED with one object; or LISTED with all there are: whatever is not among them is gone.
 
-    namespace: of an ADDED pod, if the watch asked for it and the API knows of such: the level when the pod was there.
+    namespace: the level of an ADDED pod's namespace, if the watch asked for levels and the API sends them.
     """
 
     type: str

@@ -224,7 +224,7 @@ async def _lead(
 
 
 async def _run_periodically(registry: Registry, task: PeriodicTask) -> None:
-    """Those that work through history rest while nothing is added to it."""
+    """Run a task until cancelled. One that reads history waits for commits."""
     work = Committed(registry.store.feed) if isinstance(task, JobRecorder | WebhookMessages) else None
     await run_periodically(task, registry.now, work=work)
 

@@ -14,8 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from app.controllers.delaying_queue import DelayingQueue
 from app.controllers.metrics.workqueue import WorkqueueMetrics
+from app.controllers.own_writes import OwnWrites
 from app.controllers.planned_write import PlannedWrite
-from app.controllers.settling import Settling
 from app.machinery.base import Object
 from app.registry.event_recorder import Recorder
 from app.registry.leader_election import Epoch
@@ -113,7 +113,7 @@ class Runner:
         self._failures: dict[Key, int] = {}
         self._resting: dict[Key, bool] = {}  # True if it is to be looked at afterwards
         self._in_work: dict[Key, bool] = {}  # the same, of keys that are planned or written just now
-        self._settling = Settling()
+        self._own_writes = OwnWrites()
         self._active = 0  # of these, those that wait neither for a plan nor for a lock
         self._tasks: dict[Key, asyncio.Task[None]] = {}  # the work on each
         self._pause: _Pause | None = None  # of the loop
@@ -125,7 +125,7 @@ class Runner:
 
     def _changed(self, key: Key, before: Object | None, now: Object | None) -> None:
         for each in self._controller.on_event(key, before, now):
-            if not self._settling.passes_over(each, key, before):
+            if not self._own_writes.skips(each, key, before):
                 self.enqueue(each)
 
     def enqueue(self, key: Key) -> None:
@@ -232,7 +232,7 @@ class Runner:
             self._metrics.note_worked(time.perf_counter() - began)
             is_due, _ = self._in_work.pop(key), self._tasks.pop(key)
             self._end_activity()
-            if self._settling.end(key, is_done=is_done) or is_due:
+            if self._own_writes.end(key, is_done=is_done) or is_due:
                 self.enqueue(key)
 
     async def _work(self, key: Key) -> list[BaseException | None]:
@@ -337,7 +337,7 @@ class Runner:
         draft = self._recorder.draft(item.plan, now)
         writes = write_set(draft.plan, item.seen, self._controller.component, now)
         if item.plan.is_settled:
-            self._settling.begin(key, writes)
+            self._own_writes.begin(key, writes)
         if writes:
             draft.done(writes, await self._store(writes))
 

@@ -1,6 +1,6 @@
-"""Migration of the database by a process of its own, for a service that needs none of its tools afterwards.
+"""Migration of the database in a process of its own, called by `jobplane api --migrate`.
 
-Alembic and SQLAlchemy would stay in the memory of an API for as long as it runs: 25 MiB.
+Alembic and SQLAlchemy would otherwise stay in the memory of the API for as long as it runs: 25 MiB.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from jobplane.program import command
 
 
 async def migrate_apart(made: Settings, dsn: str) -> None:
-    """Run `jobplane migrate` if there is anything to do. Ends with its exit code, after its message, if it fails."""
+    """Run `jobplane migrate` if the schema is not current. Raises typer.Exit with its code, after its message, if it fails."""
     from app.store.schema.migrate import is_current
 
     if await is_current(dsn):
@@ -26,7 +26,7 @@ async def migrate_apart(made: Settings, dsn: str) -> None:
 
 
 def _environment(made: Settings, dsn: str) -> dict[str, str]:
-    """It ends with this process, and says itself why it fails."""
+    """The environment of the child, which ends with this process and prints its errors itself."""
     given = {
         variable("database_url"): dsn,
         variable("data_dir"): str(made.data_dir),

@@ -79,7 +79,7 @@ Action = Create | Update | Delete | SetStatus | Emit | Require
 class Plan(msgspec.Struct, frozen=True):
     """What to do now, and when to look again if nothing happens before.
 
-    is_settled: once this is done, there is nothing to do before `again_at`. So what it writes is no reason to look again.
+    is_settled: once the actions are done, nothing is left to do before `again_at`. Its own writes then need no sync.
     """
 
     actions: tuple[Action, ...] = ()

@@ -27,7 +27,7 @@ class PeriodicTask(Protocol):
 
 
 class Committed:
-    """What a task waits for that works through history: something was committed since its last run began."""
+    """Waits for a commit. A periodic task that reads history runs again only after one."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -54,7 +54,7 @@ async def run_periodically(
 ) -> None:
     """Run until cancelled. The first run comes somewhere within the interval, so that not all tasks run at the same time.
 
-    With `work`, each of them waits for it beside the interval.
+    work: each run waits for it as well as for the interval.
     """
     interval = task.interval.total_seconds()
     await sleep(random.uniform(0, interval))  # noqa: S311 - spreads load

@@ -229,7 +229,7 @@ class Loss(NamedTuple):
 
 
 class OwnVersion(NamedTuple):
-    """What a process writes: the object's JSON, without its resourceVersion, and what that says."""
+    """A version that this process is committing: the object's JSON without its resourceVersion, and the object itself."""
 
     body: bytes
     object: Object
@@ -301,17 +301,17 @@ class Feed:
         return max(self.cursor, self._committed)
 
     def note_sent(self, versions: Mapping[Key, OwnVersion]) -> None:
-        """This process is about to commit these: a mirror need not decode them if they come from history."""
+        """Remember versions that are about to be committed: mirrors need not decode them if history has them first."""
         self._own.update(versions)
 
     def note_answered(self, versions: Mapping[Key, OwnVersion]) -> None:
-        """What becomes of these is known, and delivered."""
+        """Forget versions whose commit has failed or has been delivered."""
         for key, version in versions.items():
             if self._own.get(key) is version:
                 del self._own[key]
 
     def _recognize(self, changes: Iterable[Change]) -> None:
-        """A commit may be read, with those of others, before its answer is here. The same bytes are the same object."""
+        """Give changes the objects that this process has sent: history may have a commit before its answer arrives."""
         for change in changes:
             own = self._own.get(change.key)
             if own is not None and own.body == change.body:

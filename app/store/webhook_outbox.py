@@ -95,7 +95,7 @@ class Delivery(NamedTuple):
 class WebhookOutbox:
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
-        self.additions = 0  # by this process: who knows of nothing that is due looks again when it has risen
+        self.additions = 0  # by this process; `WebhookDelivery` asks for due messages when it has risen
 
     async def state(self) -> State:
         (row,) = await call_database(self._pool.fetch(_STATE))

@@ -251,7 +251,7 @@ async def test_a_connection_over_tls_that_broke_is_closed(tls: tuple[ssl.SSLCont
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await answering(OK + b"Content-Length: 0\r\n\r\n")(reader, writer)
         await is_answered.wait()
-        writer.write(b"what nobody asked for")
+        writer.write(b"unsolicited")
         await reader.read()
         is_gone.set()
 

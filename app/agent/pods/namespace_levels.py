@@ -1,8 +1,8 @@
 """Pod Security levels of namespaces, as the API says: what the process runtime isolates, and what an engine gives to pods.
 
-`starts` needs one before it makes a sandbox. Mostly it came with the pod, as new as the pod. If not, or if the pod has waited
-since, it asks. An answer serves all pods that were known when it was asked for, so that many starts cost few requests. Either
-way a level that was set before a pod was created counts.
+`starts` needs a level before it makes a sandbox. Usually the watch has brought it with the pod, as new as the pod. Otherwise, or
+if the pod has waited since, it asks the API. An answer serves all pods that were known when it was asked for, so that many
+starts cost few requests. Either way a level that was set before a pod was created counts.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from app.machinery.errors import ApiError
 from app.structured_logging import Logger
 
 KEPT = 256  # namespaces whose last answer is remembered
-TOLD_SECONDS = 5.0  # for which a level is good that came with a pod
+FROM_WATCH_SECONDS = 5.0  # for which a level that came with a pod is used
 
 logger = Logger(__name__)
 
@@ -32,13 +32,15 @@ class NamespaceLevels:
         self._locks: dict[str, asyncio.Lock] = {}
         self._is_old_api = False
 
-    async def level_of(self, namespace: str, known_since: float, told: NamespaceLevel | None = None) -> NamespaceLevel:
+    async def level_of(
+        self, namespace: str, known_since: float, from_watch: NamespaceLevel | None = None
+    ) -> NamespaceLevel:
         """Return the level of a namespace. Raises ApiError, ConnectionError, ContainerConfigError.
 
-        known_since: the clock's seconds at which the pod was known. `told`: the level that came with it, if any.
+        known_since: the clock's seconds at which the pod was known. `from_watch`: the level that came with it, if any.
         """
-        if told is not None and told.uid and known_since > self._clock.elapsed() - TOLD_SECONDS:
-            return told
+        if from_watch is not None and from_watch.uid and known_since > self._clock.elapsed() - FROM_WATCH_SECONDS:
+            return from_watch
         async with self._locks.setdefault(namespace, asyncio.Lock()):
             asked_at, level = self._answers.get(namespace, (-1.0, NamespaceLevel()))
             if asked_at < known_since:

@@ -35,7 +35,7 @@ class PodWorker:
     busy:     containers for which something is under way, such as a pull.
     fetched:  runs whose image is there; `images` has the ids by container, `failed_pulls` counts what went wrong.
     known_since: the clock's seconds at which it was made; infinite if that is not known.
-    told_level: of its namespace, as it came with the pod; for the first start.
+    level_from_watch: Pod Security level of its namespace, as it came with the pod; for the first start.
     sandbox:  as the runtime made it, with the pod's own address, if it has one.
     sandbox_ready: the sandbox has been made. `sandbox_lost`: it is gone again.
     health:   of runs with probes. `post_start_pending`: runs whose postStart hook is not through.
@@ -62,6 +62,7 @@ class PodWorker:
         "held",
         "images",
         "known_since",
+        "level_from_watch",
         "look",
         "lost",
         "orphaned",
@@ -78,13 +79,12 @@ class PodWorker:
         "seen_at",
         "stopping",
         "task",
-        "told_level",
     )
 
     def __init__(self, pod: Pod, now: datetime, look: Iterable[Key] = (), known_since: float = math.inf) -> None:
         self.pod = pod
         self.known_since = known_since
-        self.told_level: NamespaceLevel | None = None
+        self.level_from_watch: NamespaceLevel | None = None
         self.seen_at = now
         self.runs: dict[Key, Run] = {}
         self.look = set(look)

@@ -102,7 +102,7 @@ class Pods:
         if is_terminal(pod) and pod.metadata.deletion_timestamp is None and not found:
             return  # history: nothing will ever be done about it
         worker = PodWorker(pod, self._clock.now(), [_key(status.key) for status in found], self._clock.elapsed())
-        worker.told_level = level
+        worker.level_from_watch = level
         self._workers[worker.uid] = self._workers_of[worker.node][worker.uid] = worker
         self._lease_expiry.impose(worker)
         if worker.uid in self._sandboxes:

@@ -204,12 +204,12 @@ class Starts:
         return level
 
     async def _read_level(self, worker: PodWorker, levels: NamespaceLevels) -> NamespaceLevel:
-        """A pod that is tried again asks: perhaps there is a new label."""
-        told, worker.told_level = worker.told_level, None
+        """Return the level of the pod's namespace. A retry asks the API: the label may be new."""
+        from_watch, worker.level_from_watch = worker.level_from_watch, None
         since = worker.known_since
         if self._host.info.isolation is None:
             since = max(since, self._host.clock.elapsed() - LEVEL_SECONDS)
-        return await levels.level_of(worker.pod.metadata.namespace, since, told)
+        return await levels.level_of(worker.pod.metadata.namespace, since, from_watch)
 
     def _hold(self, worker: PodWorker, key: Key, error: Exception) -> None:
         """It waits, and says what for."""

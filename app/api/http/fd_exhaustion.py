@@ -36,12 +36,10 @@ class FileDescriptorWatch:
 
 def can_open(count: int) -> bool:
     """Return whether this process can open so many files more."""
-    opened: list[int] = []
+    opened: list[int] = []  # not by Path.open: this runs every second, and that takes much longer
     try:
         while len(opened) < count:
-            opened.append(
-                os.open(os.devnull, os.O_RDONLY)
-            )  # Path.open takes much longer, and this is done every second
+            opened.append(os.open(os.devnull, os.O_RDONLY))
     except OSError:
         return False
     finally:

@@ -18,27 +18,31 @@ from app.registry.agents.namespace_levels import recall_level
 from app.registry.verbs.objects import Registry
 from app.registry.verbs.watch import Event
 
-Amend = Callable[[Sequence[Event], Sequence[bytes]], Awaitable[list[bytes]]]
-"""Turns events, and their lines, into the lines to send."""
+AddLevels = Callable[[Sequence[Event], Sequence[bytes]], Awaitable[list[bytes]]]
+"""Takes events and their lines; returns the lines with the levels."""
 
 
-def amendment(registry: Registry, request: Request, shape: ResponseShape, selection: Selection) -> Amend | None:
-    """Return what adds the levels; None if the watch is no agent's of its own pods, or does not ask for them."""
+def make_level_adder(
+    registry: Registry, request: Request, shape: ResponseShape, selection: Selection
+) -> AddLevels | None:
+    """Return what adds the levels; None unless an agent watches its own pods and asks for levels."""
     if shape.kind is not PODS or not shape.is_plain_json or not parse_flag(query_of(request), WITH_LEVELS):
         return None
     if not request.state.user.is_node(selection.fields.requirement("spec.nodeName") or ""):
         return None
 
-    async def amend(events: Sequence[Event], lines: Sequence[bytes]) -> list[bytes]:
+    async def add_levels(events: Sequence[Event], lines: Sequence[bytes]) -> list[bytes]:
         added = {event.object.key.namespace for event in events if event.type == "ADDED"}
         levels = {each: msgspec.json.encode(await recall_level(registry, each)) for each in added}
         pairs = zip(events, lines, strict=True)
         return [
-            _with(line, levels[event.object.key.namespace]) if event.type == "ADDED" else line for event, line in pairs
+            _with_level(line, levels[event.object.key.namespace]) if event.type == "ADDED" else line
+            for event, line in pairs
         ]
 
-    return amend
+    return add_levels
 
 
-def _with(line: bytes, level: bytes) -> bytes:
+def _with_level(line: bytes, level: bytes) -> bytes:
+    """Put the level beside the object of a line, which ends with a brace and a line break."""
     return b'%b,"namespace":%b}\n' % (line[:-2], level)

@@ -24,7 +24,7 @@ from app.api.priority_and_fairness import release
 from app.api.resources.lists import cut_batches, require_kept, wait_for_revision
 from app.api.resources.routes import RequestInfo
 from app.api.resources.selection import Selection, scope_of
-from app.api.streams.pod_levels import Amend, amendment
+from app.api.streams.pod_levels import AddLevels, make_level_adder
 from app.api.streams.revocation import watch_revocation
 from app.machinery.errors import ApiError, gone
 from app.registry import Compacted, Page, StoredObject, Unavailable
@@ -59,7 +59,7 @@ async def open_watch(registry: Registry, request: Request, found: RequestInfo, s
         revision = await registry.revision()
     stream = WatchStream(Watch(registry, scope, revision), shape, options, first, registry.now)
     stream.on_initialized = partial(release, request.scope)
-    stream.amend = amendment(registry, request, shape, selection)
+    stream.add_levels = make_level_adder(registry, request, shape, selection)
     if found.kind.definition:
         stream.is_served = partial((await registry.kinds.table()).serves, found.kind)
     return stream
@@ -78,8 +78,8 @@ class WatchStream:
     """Called once the existing objects are sent: until then a watch is a list, and takes seats as one."""
     is_served: Callable[[], bool] | None = None
     """Returns whether the kind is unchanged: a custom kind may change or be deleted. None for a built-in kind."""
-    amend: Amend | None = None
-    """Adds to the lines of changes what an agent is to know."""
+    add_levels: AddLevels | None = None
+    """Adds the Pod Security levels of namespaces to an agent's watch of its pods."""
     _has_begun: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -158,7 +158,7 @@ class WatchStream:
             events = await self.watch.next_events(min(left, longest))
             if events:
                 lines = [self._encode_shared(event) for event in await self._converted(events)]
-                yield await self.amend(events, lines) if self.amend else lines
+                yield await self.add_levels(events, lines) if self.add_levels else lines
             elif self.options.allow_watch_bookmarks and _clock() - sent_at >= BOOKMARK_SECONDS:
                 yield [self._encode_bookmark()]
             elif self.is_served is not None and not self.is_served():

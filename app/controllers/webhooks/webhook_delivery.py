@@ -25,7 +25,7 @@ logger = Logger(__name__)
 AT_ONCE = 64  # attempts
 OF_EACH = 4  # webhook, attempts at once
 KEPT = timedelta(days=7)  # after which a message that was given up is deleted
-UNTOLD = timedelta(seconds=10)  # after which is looked for messages that another process has added, which led before
+RECHECK = timedelta(seconds=10)  # between looks at the database: a former leader may have added messages
 _WAIT_SECONDS = 0.5  # of a run for its attempts
 COMPONENT = "webhook-controller"
 
@@ -75,7 +75,7 @@ class WebhookDelivery:
             self._nothing_until = None
         else:
             next_at = await self._outbox.next_at()
-            self._nothing_until = min(next_at or now + UNTOLD, now + UNTOLD)
+            self._nothing_until = min(next_at or now + RECHECK, now + RECHECK)
         self._known_additions = additions
         return due
 

@@ -36,7 +36,7 @@ async def is_current(dsn: str) -> bool:
 
 @contextmanager
 def _outages() -> Iterator[None]:
-    """Raise Unavailable in place of what says that the database is away."""
+    """Raise Unavailable for errors that mean the database is away."""
     try:
         yield
     except Exception as error:

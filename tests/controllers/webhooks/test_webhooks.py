@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from app.controllers.retention.job_recorder import JobRecorder
 from app.controllers.webhooks.webhook_client import WebhookClient
-from app.controllers.webhooks.webhook_delivery import UNTOLD, WebhookDelivery
+from app.controllers.webhooks.webhook_delivery import RECHECK, WebhookDelivery
 from app.controllers.webhooks.webhook_messages import MOST_PENDING, WebhookMessages
 from app.kinds.core.secret import KIND as SECRETS
 from app.kinds.core.secret import Secret
@@ -218,7 +218,7 @@ async def test_a_message_is_kept_and_tried_again(
 
 
 async def test_messages_of_another_leader_are_found(registry: Registry, webhooks: Webhooks) -> None:
-    """Of a process that led before, and added them after this one saw that there were none."""
+    """A former leader adds a message after the new leader has found none."""
     async with receiving() as receiver:
         await a_webhook(registry, receiver.url)
         await webhooks.delivery.run_once(registry.now())
@@ -226,7 +226,7 @@ async def test_messages_of_another_leader_are_found(registry: Registry, webhooks
         await Webhooks(registry).messages.run_once(registry.now())
         assert await webhooks.waiting()
 
-        registry.clock.move(seconds=UNTOLD.total_seconds())
+        registry.clock.move(seconds=RECHECK.total_seconds())
         await webhooks.delivery.run_once(registry.now())
 
     assert told(receiver) == [("job.complete", "pi")]

@@ -92,7 +92,7 @@ class Controller:
         if plan.actions:
             was_changed = world.changed
             world.commit(plan)
-            world.changed = was_changed or not plan.is_settled  # what a settled plan writes wakes nobody
+            world.changed = was_changed or not plan.is_settled  # a settled plan's own writes need no sync
             self._check_world(view.job, plan)
 
     def _check_world(self, before: Job, plan: Plan) -> None:
