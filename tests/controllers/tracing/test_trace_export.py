@@ -17,12 +17,14 @@ from app.client.protocol import StatusReport
 from app.controllers.tracing import trace_export
 from app.controllers.tracing.otlp import ExportError, OtlpClient, parse_headers, traces_url
 from app.controllers.tracing.trace_export import TraceExport
-from app.kinds.batch.job import Job
+from app.kinds.batch.job import Job, is_finished
 from app.kinds.pod.container import ContainerState, ContainerStateTerminated, ContainerStatus
 from app.kinds.pod.pod import PodStatus
+from app.machinery.base import Object
 from app.plans.jobs.traces import TRACEPARENT
 from app.registry.agents.status_reports import accept
 from app.registry.verbs.objects import Registry
+from app.store import Key
 from tests.api.servers import listening
 from tests.conftest import Clock
 from tests.controllers.machines import a_node, joins
@@ -66,8 +68,18 @@ async def collecting(headers: str = "") -> AsyncIterator[tuple[Collector, OtlpCl
 
 
 async def end_jobs(run: Running, clock: Clock, jobs: Sequence[Job]) -> None:
-    """Run Jobs from submission to their end; the pods start after 20 seconds, and take 30."""
+    """Run Jobs from submission to their end; the pods start after 20 seconds, and take 30.
+
+    Return once the mirror has told its listeners: the database says earlier that a Job has ended.
+    """
     registry = run.registry
+    ended: set[str] = set()
+
+    def note_end(key: Key, _: Object | None, now: Object | None) -> None:
+        if isinstance(now, Job) and is_finished(now):
+            ended.add(key.name)
+
+    run.mirror.listen(note_end, {JOBS.resource})
     for job in jobs:
         await create(registry, JOBS, job)
     pods = await until(registry, lambda: _pods_on_nodes(registry, len(jobs)))
@@ -88,17 +100,16 @@ async def end_jobs(run: Running, clock: Clock, jobs: Sequence[Job]) -> None:
         for pod in pods
     ]
     await accept(registry, PODS, reports, lambda _: True)
-    await until(registry, lambda: _are_complete(registry, len(jobs)))
+
+    async def have_ended() -> bool:
+        return len(ended) == len(jobs)
+
+    await until(registry, have_ended)
 
 
 async def _pods_on_nodes(registry: Registry, count: int) -> list[object]:
     found = [pod for pod in await every(registry, PODS) if pod.spec.node_name]
     return found if len(found) == count else []
-
-
-async def _are_complete(registry: Registry, count: int) -> bool:
-    jobs = await every(registry, JOBS)
-    return sum(any(each.type == "Complete" for each in job.status.conditions) for job in jobs) == count
 
 
 async def test_a_job_is_traced_from_submit_to_done(registry: Registry, clock: Clock) -> None:
