@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
 
 import httpx
 import msgspec
@@ -74,9 +75,9 @@ IDLE_SECONDS = (
     60.0  # that a connection is kept; longer than a lease's renewals are apart, shorter than the server keeps it
 )
 START_SECONDS = 10.0  # in which the API may still be starting
-TIMEOUT = httpx.Timeout(10.0, read=30.0, pool=None)
+TIMEOUT = {"connect": 10.0, "read": 30.0}
 # A watch is silent for as long as nothing happens; TCP's own probes tell whether the other side is still there.
-STREAM_TIMEOUT = httpx.Timeout(10.0, read=None)
+STREAM_TIMEOUT: Mapping[str, float | None] = {"connect": 10.0, "read": None}
 
 
 class UnreachableError(ConnectionError):
@@ -111,15 +112,15 @@ class Api:
     ) -> None:
         self._tls_options = None if tls else (ca_file, tls_name)
         tls = tls or context(ca_file, tls_name)
-        connections = transport or Connections(partial(_connection, tls))
-        self._connections = connections
-        self._requests = _client(server, token, connections, TIMEOUT)
-        self._streams = _client(server, token, connections, STREAM_TIMEOUT)
+        self._connections = transport or Connections(partial(_connection, tls))
+        self._headers = httpx.Headers({"Accept-Encoding": "identity", "User-Agent": "jobplane"})
+        if token:
+            self.use_token(token)
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._tls = tls
         self._monotonic = monotonic
         self._start_ends_at = monotonic() + START_SECONDS
-        self.server = server
+        self.server, self._base = server, server.rstrip("/")
         self.on_answer: Callable[[str, int], None] | None = None  # gets the method and the status code of each answer
 
     async def request(
@@ -139,10 +140,15 @@ class Api:
         its caller makes at most URGENT of them at a time.
         """
         content = None if body is None else msgspec.json.encode(body)
-        headers = {"Accept": accept} | ({"Content-Type": content_type} if content is not None else {})
+        headers = [(b"Accept", accept.encode())]
+        if content is not None:
+            headers.append((b"Content-Type", content_type.encode()))
         try:
-            async with nullcontext() if urgent else self._turns:
-                response = await self._requests.request(method, path, content=content, params=params, headers=headers)
+            async with (
+                nullcontext() if urgent else self._turns,
+                self._exchange(method, self._url(path, params), headers, TIMEOUT, content) as response,
+            ):
+                await response.aread()
         except httpx.TransportError as error:
             self._note_answer(method, 0)
             raise self._unreachable(error) from error
@@ -151,6 +157,31 @@ class Api:
         if response.is_error:
             raise refusal(response.status_code, response.content)
         return response.content
+
+    @asynccontextmanager
+    async def _exchange(
+        self,
+        method: str,
+        url: httpx.URL,
+        headers: list[tuple[bytes, bytes]],
+        timeouts: Mapping[str, float | None],
+        content: bytes | None = None,
+    ) -> AsyncGenerator[httpx.Response]:
+        """Send a request, and close its answer in the end.
+
+        httpx's client would take two thirds of what a request costs an agent: it knows of cookies, redirects and proxies.
+        """
+        request = httpx.Request(
+            method, url, headers=[*self._headers.raw, *headers], content=content, extensions={"timeout": timeouts}
+        )
+        response = await self._connections.handle_async_request(request)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+    def _url(self, path: str, params: Mapping[str, str] | None) -> httpx.URL:
+        return httpx.URL(f"{self._base}{path}?{urlencode(params)}" if params else f"{self._base}{path}")
 
     def _note_answer(self, method: str, code: int) -> None:
         """Tell who counts answers; a code of 0: none came."""
@@ -173,7 +204,8 @@ class Api:
     async def stream(self, path: str, params: Mapping[str, str] | None = None) -> AsyncGenerator[AsyncIterator[bytes]]:
         """GET as the bytes come: watches, logs that are followed."""
         try:
-            async with self._streams.stream("GET", path, params=params) as response:
+            url = self._url(path, params)
+            async with self._exchange("GET", url, [(b"Accept", JSON.encode())], STREAM_TIMEOUT) as response:
                 if response.is_error:
                     raise refusal(response.status_code, await response.aread())
                 yield response.aiter_raw()
@@ -188,9 +220,8 @@ class Api:
         """A WebSocket."""
         from app.client.websocket import NotOpenedError, Socket  # not every program that calls an API needs the library
 
-        server, authorization = str(self._streams.base_url), self._streams.headers.get("Authorization", "")
         try:
-            return await Socket.open(server, path, authorization, self._tls)
+            return await Socket.open(self._base, path, self._headers.get("Authorization", ""), self._tls)
         except NotOpenedError as error:
             raise refusal(error.code, error.body) from error
         except OSError as error:
@@ -202,8 +233,7 @@ class Api:
 
     def use_token(self, token: str) -> None:
         """Send this token from the next request on. Streams that are open go on with the one before."""
-        for client in (self._requests, self._streams):
-            client.headers["Authorization"] = f"Bearer {token}"
+        self._headers["Authorization"] = f"Bearer {token}"
 
     async def use_certificate(self, path: Path) -> None:
         """Show this client certificate, PEM with its key, from the next request on. Streams that are open go on."""
@@ -213,13 +243,12 @@ class Api:
 
     def without_certificate(self) -> "Api":
         """Return a client of the same server, with the token of now, over connections of its own that show no certificate."""
-        token = self._requests.headers.get("Authorization", "").removeprefix("Bearer ")
+        token = self._headers.get("Authorization", "").removeprefix("Bearer ")
         ca_file, tls_name = self._tls_options or (None, "")
         return Api(self.server, token, ca_file, tls_name=tls_name, tls=None if self._tls_options else self._tls)
 
     async def close(self) -> None:
-        await self._requests.aclose()
-        await self._streams.aclose()
+        await self._connections.aclose()
 
 
 class Connections(httpx.AsyncBaseTransport):
@@ -301,13 +330,6 @@ def refusal(code: int, body: bytes) -> ApiError:
     except msgspec.MsgspecError:
         status = _StatusBody(message=body[:200].decode(errors="replace"))
     return ApiError(code, status.reason or "Unknown", status.message or f"the server answered {code}")
-
-
-def _client(server: str, token: str, transport: httpx.AsyncBaseTransport, timeout: httpx.Timeout) -> httpx.AsyncClient:
-    headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": "jobplane"}
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    return httpx.AsyncClient(base_url=server, headers=headers, transport=transport, timeout=timeout)
 
 
 def _connection(tls: ssl.SSLContext) -> httpx.AsyncBaseTransport:

@@ -114,7 +114,7 @@ async def follow(
             logger.info("watch failed; watching again", path=path, error=error)
         else:
             pause = FIRST_PAUSE  # it ended in good order, as each does after a while: what happens now must not wait
-        await asyncio.sleep(pause)
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - a fleet that lost the API must not come back at once
         pause = min(pause * 2, LONGEST_PAUSE)
 
 

@@ -43,25 +43,25 @@ def test_an_authority_is_followed_when(pems: dict[str, str], kept: str, told: st
 async def test_an_agent_follows_a_rotation_without_a_restart(registry: Registry, tmp_path: Path) -> None:
     tls, kept = tmp_path / "tls", tmp_path / "ca.crt"
     made = certificates.ensure(tls, ["127.0.0.1"])
-    kept.write_bytes(made.ca.read_bytes())
+    before = made.ca.read_bytes()
     app = create_app(registry, authority=made.ca.read_text)
     files = {"ssl_certfile": str(made.cert), "ssl_keyfile": str(made.key)}
     async with AsyncExitStack() as opened:
-        before = await opened.enter_async_context(listening(app, **files))
         certificates.begin_rotation(tls, now=datetime.now(UTC))
         both = made.ca.read_text()
         certificates.finish_rotation(tls)
         certificates.renew(tls, ["127.0.0.1"], now=datetime.now(UTC))
-        after = await opened.enter_async_context(listening(app, **files))
-        api = Api(f"https://127.0.0.1:{before}", ca_file=kept)
+        port = await opened.enter_async_context(listening(app, **files))
+        kept.write_bytes(before)
+        api = Api(f"https://127.0.0.1:{port}", ca_file=kept)
         opened.push_async_callback(api.close)
-        trust, again = CaRotation(api, kept, FakeClock()), f"https://127.0.0.1:{after}{CA}"
+        trust = CaRotation(api, kept, FakeClock())
         with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
-            await api.request("GET", again)
+            await api.request("GET", CA)
 
         trust.follow(both)
         assert kept.read_text() == both
-        trust.follow((await api.request("GET", again)).decode())
+        trust.follow((await api.request("GET", CA)).decode())
         assert kept.read_text() == made.ca.read_text() != both
 
 
