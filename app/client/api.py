@@ -19,7 +19,7 @@ import httpx
 import msgspec
 
 from app.client.connection_errors import describe
-from app.client.http_connection import HttpConnection
+from app.client.http_connection import PATIENT, HttpConnection
 from app.client.watch import WatchEvent, follow
 from app.machinery.base import O
 from app.machinery.errors import ApiError
@@ -70,14 +70,15 @@ T = TypeVar("T")
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 AT_ONCE = 16  # requests under way
+DIALS_AT_ONCE = 64  # for streams: or a fleet that lost the API would put thousands of handshakes before its leases
 URGENT = 128  # beside those: what their callers keep to; a fleet of 1,000 nodes renews 100 leases a second
 IDLE_SECONDS = (
     60.0  # that a connection is kept; longer than a lease's renewals are apart, shorter than the server keeps it
 )
 START_SECONDS = 10.0  # in which the API may still be starting
-TIMEOUT = {"connect": 10.0, "read": 30.0}
+_TIMEOUTS = {"timeout": {"connect": 10.0, "read": 30.0}}
 # A watch is silent for as long as nothing happens; TCP's own probes tell whether the other side is still there.
-STREAM_TIMEOUT: Mapping[str, float | None] = {"connect": 10.0, "read": None}
+_OF_STREAMS = {"timeout": {"connect": 10.0, "read": None}, PATIENT: True}
 
 
 class UnreachableError(ConnectionError):
@@ -112,7 +113,7 @@ class Api:
     ) -> None:
         self._tls_options = None if tls else (ca_file, tls_name)
         tls = tls or context(ca_file, tls_name)
-        self._connections = transport or Connections(partial(_connection, tls))
+        self._connections = transport or Connections(partial(_connection, tls, asyncio.Semaphore(DIALS_AT_ONCE)))
         self._headers = httpx.Headers({"Accept-Encoding": "identity", "User-Agent": "jobplane"})
         if token:
             self.use_token(token)
@@ -146,7 +147,7 @@ class Api:
         try:
             async with (
                 nullcontext() if urgent else self._turns,
-                self._exchange(method, self._url(path, params), headers, TIMEOUT, content) as response,
+                self._exchange(method, self._url(path, params), headers, _TIMEOUTS, content) as response,
             ):
                 await response.aread()
         except httpx.TransportError as error:
@@ -164,7 +165,7 @@ class Api:
         method: str,
         url: httpx.URL,
         headers: list[tuple[bytes, bytes]],
-        timeouts: Mapping[str, float | None],
+        extensions: Mapping[str, Any],
         content: bytes | None = None,
     ) -> AsyncGenerator[httpx.Response]:
         """Send a request, and close its answer in the end.
@@ -172,7 +173,7 @@ class Api:
         httpx's client would take two thirds of what a request costs an agent: it knows of cookies, redirects and proxies.
         """
         request = httpx.Request(
-            method, url, headers=[*self._headers.raw, *headers], content=content, extensions={"timeout": timeouts}
+            method, url, headers=[*self._headers.raw, *headers], content=content, extensions={**extensions}
         )
         response = await self._connections.handle_async_request(request)
         try:
@@ -205,7 +206,7 @@ class Api:
         """GET as the bytes come: watches, logs that are followed."""
         try:
             url = self._url(path, params)
-            async with self._exchange("GET", url, [(b"Accept", JSON.encode())], STREAM_TIMEOUT) as response:
+            async with self._exchange("GET", url, [(b"Accept", JSON.encode())], _OF_STREAMS) as response:
                 if response.is_error:
                     raise refusal(response.status_code, await response.aread())
                 yield response.aiter_raw()
@@ -332,8 +333,8 @@ def refusal(code: int, body: bytes) -> ApiError:
     return ApiError(code, status.reason or "Unknown", status.message or f"the server answered {code}")
 
 
-def _connection(tls: ssl.SSLContext) -> httpx.AsyncBaseTransport:
-    return HttpConnection(tls, _keepalive(), IDLE_SECONDS)
+def _connection(tls: ssl.SSLContext, turns: asyncio.Semaphore) -> httpx.AsyncBaseTransport:
+    return HttpConnection(tls, _keepalive(), IDLE_SECONDS, turns)
 
 
 def _keepalive() -> list[tuple[int, int, int]]:

@@ -22,6 +22,8 @@ _EYEBALLS_SECONDS = 0.25  # until a second address of a name is tried beside the
 _HUNG_UP = "Server disconnected without sending a response."
 _CUT_OFF = "The server closed the connection before the end of its answer."
 
+PATIENT = "patient"
+
 SocketOptions = Sequence[tuple[int, int, int]]
 
 
@@ -197,10 +199,13 @@ class HttpConnection(httpx.AsyncBaseTransport):
     """A connection that is dialled for the first request, and anew after it was lost.
 
     idle_seconds: it is not used again when it has been idle for longer.
+    turns: a request with the extension PATIENT dials only in its turn.
     """
 
-    def __init__(self, tls: ssl.SSLContext, options: SocketOptions, idle_seconds: float) -> None:
-        self._tls, self._options, self._idle_seconds = tls, options, idle_seconds
+    def __init__(
+        self, tls: ssl.SSLContext, options: SocketOptions, idle_seconds: float, turns: asyncio.Semaphore
+    ) -> None:
+        self._tls, self._options, self._idle_seconds, self._turns = tls, options, idle_seconds, turns
         self._wire: _Wire | None = None
 
     @property
@@ -212,7 +217,10 @@ class HttpConnection(httpx.AsyncBaseTransport):
         """Send a request; the answer's body is still to be read. Raises httpx.TransportError."""
         timeouts: dict[str, float | None] = request.extensions.get("timeout", {})
         content = _encode(request, await request.aread())
-        wire = await self._open(request.url, timeouts.get("connect"))
+        wire = self._take_open()
+        if wire is None:
+            async with self._turns if PATIENT in request.extensions else nullcontext():
+                wire = await self._open(request.url, timeouts.get("connect"))
         try:
             wire.ask(content)
             head = await wire.read_head(timeouts.get("read"))
@@ -221,12 +229,17 @@ class HttpConnection(httpx.AsyncBaseTransport):
             raise
         return httpx.Response(head.status, headers=head.headers, stream=_Body(self, wire, timeouts.get("read")))
 
-    async def _open(self, url: httpx.URL, seconds: float | None) -> _Wire:
+    def _take_open(self) -> _Wire | None:
+        """Take the wire, if it can carry another request."""
         is_open, wire, self._wire = self.is_open, self._wire, None
-        if wire is not None and is_open and _clock() - wire.used_at <= self._idle_seconds and not wire.has_news():
+        if wire is None:
+            return None
+        if is_open and _clock() - wire.used_at <= self._idle_seconds and not wire.has_news():
             return wire
-        if wire is not None:
-            wire.abort()
+        wire.abort()
+        return None
+
+    async def _open(self, url: httpx.URL, seconds: float | None) -> _Wire:
         try:
             async with nullcontext() if seconds is None else asyncio.timeout(seconds):
                 return await self._dial(url)

@@ -97,12 +97,12 @@ async def follow(
     watch = _Watch(source, path, kind, params)
     pause = FIRST_PAUSE
     while True:
+        watch.has_heard = False
         try:
             if not watch.revision:
                 yield await watch.listed()
             async with aclosing(watch.changes()) as changes:
                 async for event in changes:
-                    pause = FIRST_PAUSE
                     yield event
         except ApiError as error:
             if error.code in (400, 401, 403, 404, 405):
@@ -113,16 +113,17 @@ async def follow(
         except (ConnectionError, msgspec.MsgspecError) as error:
             logger.info("watch failed; watching again", path=path, error=error)
         else:
-            pause = FIRST_PAUSE  # it ended in good order, as each does after a while: what happens now must not wait
+            watch.has_heard = True  # it ended in good order, as each does after a while: what happens now must not wait
+        pause = FIRST_PAUSE if watch.has_heard else pause
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - a fleet that lost the API must not come back at once
         pause = min(pause * 2, LONGEST_PAUSE)
 
 
 class _Watch(Generic[O]):
-    """`revision` is where the watch stands; empty: it must list first."""
+    """`revision` is where the watch stands; empty: it must list first. `has_heard`: a line has come, be it a bookmark."""
 
     def __init__(self, source: WatchSource, path: str, kind: type[O], params: Mapping[str, str]) -> None:
-        self.revision = ""
+        self.revision, self.has_heard = "", False
         self._source, self._path, self._kind, self._params = source, path, kind, dict(params)
         self._line: msgspec.json.Decoder[_Line[O]] = _line_decoder(kind)
 
@@ -166,6 +167,7 @@ class _Watch(Generic[O]):
             return
         if read.type == "ERROR":
             raise_status(msgspec.json.decode(line, type=_Line[_Anything]).object)
+        self.has_heard = True
         self.revision = read.object.metadata.resource_version or self.revision
         if read.type != "BOOKMARK":
             yield WatchEvent(read.type, read.object, namespace=read.namespace)

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from app.api.auth import certificates
-from app.client.http_connection import MOST_HEAD_BYTES, MOST_UNREAD, HttpConnection
+from app.client.http_connection import MOST_HEAD_BYTES, MOST_UNREAD, PATIENT, HttpConnection
 
 OK = b"HTTP/1.1 200 OK\r\n"
 PATIENCE = 30
@@ -21,7 +21,10 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def connected(
-    talk: Talk, idle_seconds: float = 60.0, tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
+    talk: Talk,
+    idle_seconds: float = 60.0,
+    tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
+    turns: asyncio.Semaphore | None = None,
 ) -> AsyncIterator[tuple[HttpConnection, str]]:
     """A connection, and the address of a server that has `talk` with each that dials.
 
@@ -42,7 +45,7 @@ async def connected(
         tasks.add(asyncio.create_task(converse(reader, writer)))
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=theirs)
-    made = HttpConnection(ours, (), idle_seconds)
+    made = HttpConnection(ours, (), idle_seconds, turns or asyncio.Semaphore())
     try:
         async with asyncio.timeout(PATIENCE):
             yield made, f"{'https' if tls else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
@@ -90,6 +93,20 @@ async def test_a_body_is_read_to_its_end(answer: bytes) -> None:
     async with connected(answering(answer)) as (connection, url):
         response = await ask(connection, url)
         assert (response.status_code, response.content) == (200, b"hello")
+
+
+async def test_a_patient_request_dials_in_its_turn_and_others_at_once() -> None:
+    turns = asyncio.Semaphore(0)
+    answer = OK + b"Content-Length: 0\r\n\r\n"
+    async with connected(answering(answer), turns=turns) as (connection, url):
+        patient = httpx.Request("GET", url, extensions={PATIENT: True})
+        waiting = asyncio.create_task(connection.handle_async_request(patient))
+        assert (await ask(connection, url)).status_code == 200
+        assert not waiting.done()
+        turns.release()
+        response = await waiting
+        await response.aclose()
+        assert (response.status_code, turns.locked()) == (200, False)
 
 
 async def test_headers_and_status_are_the_servers() -> None:
@@ -163,7 +180,7 @@ async def test_one_that_has_ended_unseen_is_not_used_again() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         serving = asyncio.get_running_loop().run_in_executor(None, serve)
-        connection = HttpConnection(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), (), 60.0)
+        connection = HttpConnection(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), (), 60.0, asyncio.Semaphore())
         for _ in range(2):
             assert (await ask(connection, f"http://127.0.0.1:{server.getsockname()[1]}/x")).status_code == 200
             ended.acquire()  # nothing else runs on the loop
