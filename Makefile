@@ -53,6 +53,7 @@ else
 	@$(MAKE) --no-print-directory --keep-going test-units test-whole test-browser
 endif
 
+# They wait for Postgres much of the time: hence three on two cores.
 test-units: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER) $(OPERATORS))
 
