@@ -5,7 +5,7 @@ Lines are split here, from raw chunks, and each is decoded once, straight into t
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from functools import cache
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
@@ -88,7 +88,11 @@ class _Anything(msgspec.Struct):
 
 
 async def follow(
-    source: WatchSource, path: str, kind: type[O], params: Mapping[str, str]
+    source: WatchSource,
+    path: str,
+    kind: type[O],
+    params: Mapping[str, str],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> AsyncGenerator[WatchEvent[O]]:
     """A LISTED first, then each change. It goes on after trouble, with a further LISTED if it missed anything.
 
@@ -115,7 +119,7 @@ async def follow(
         else:
             watch.has_heard = True  # it ended in good order, as each does after a while: what happens now must not wait
         pause = FIRST_PAUSE if watch.has_heard else pause
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - a fleet that lost the API must not come back at once
+        await sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - a fleet that lost the API must not come back at once
         pause = min(pause * 2, LONGEST_PAUSE)
 
 

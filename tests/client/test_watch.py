@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from app.client.watch import follow, lines
+from app.client.watch import FIRST_PAUSE, LONGEST_PAUSE, follow, lines
 from app.kinds.core.configmap import ConfigMap
 from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
@@ -33,9 +33,9 @@ async def test_lines_are_whole_wherever_the_stream_is_cut(wanted: list[bytes], c
 
 
 class Server:
-    """Plays lists and watches from a script; a watch is lines, or an error."""
+    """Plays lists and watches from a script; a watch is lines, which an error may end, or an error."""
 
-    def __init__(self, *watches: list[bytes] | Exception) -> None:
+    def __init__(self, *watches: list[bytes | Exception] | Exception) -> None:
         self.watches = list(watches)
         self.asked: list[str] = []
         self.revision = 1
@@ -60,7 +60,14 @@ class Server:
         script = self.watches.pop(0)
         if isinstance(script, Exception):
             raise script
-        yield chunks(b"".join(script), [])
+        yield played(script)
+
+
+async def played(script: list[bytes | Exception]) -> AsyncIterator[bytes]:
+    for part in script:
+        if isinstance(part, Exception):
+            raise part
+        yield part
 
 
 def config_map(name: str, revision: int) -> ConfigMap:
@@ -103,6 +110,21 @@ async def test_goes_on_where_it_was_when(trouble: Exception | list[bytes]) -> No
 
     assert await events(server, 3) == ["LISTED a", "ADDED b", "ADDED c"]
     assert server.asked[1:] == ["watch from 11", "watch from 20", "watch from 20"]
+
+
+async def test_a_watch_that_heard_anything_comes_back_soon_and_others_ever_later() -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    lost = ConnectionError("lost")
+    server = Server(*[lost] * 8, [line("BOOKMARK", config_map("", 20)), lost], [line("ADDED", config_map("b", 21))])
+    async with aclosing(follow(server, "/api/v1/configmaps", ConfigMap, {}, sleep)) as found:
+        assert [(await anext(found)).type for _ in range(2)] == ["LISTED", "ADDED"]
+
+    most = [min(FIRST_PAUSE * 2**turn, LONGEST_PAUSE) for turn in range(8)]
+    assert all(limit / 2 <= pause <= limit for pause, limit in zip(pauses, [*most, FIRST_PAUSE], strict=True))
 
 
 @pytest.mark.parametrize(
