@@ -149,7 +149,8 @@ class Screen:
 def test_a_shell_on_a_terminal(kubectl: Kubectl) -> None:
     with on_a_terminal(kubectl, "exec", "-it", "sleeper", "--", "sh") as (process, screen):
         screen.until("[#$] ")
-        screen.type("tty; stty size; echo $TERM\n")
+        # The size comes on a channel of its own, perhaps after what is typed.
+        screen.type("tty; until stty size | grep '24 80'; do :; done; echo $TERM\n")
         screen.until(r"/dev/pts/\d+\s+24 80\s+xterm\s")
         termios.tcsetwinsize(screen.fd, (30, 90))
         process.send_signal(signal.SIGWINCH)
