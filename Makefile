@@ -53,9 +53,8 @@ else
 	@$(MAKE) --no-print-directory --keep-going test-units test-whole test-browser
 endif
 
-# They wait for Postgres much of the time: hence three on two cores.
 test-units: setup
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER) $(OPERATORS))
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER) $(OPERATORS))
 
 # What starts whole Jobplanes: a file's tests share one. They mostly wait: hence more of them than two cores.
 test-whole: setup
