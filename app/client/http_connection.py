@@ -22,7 +22,7 @@ _EYEBALLS_SECONDS = 0.25  # until a second address of a name is tried beside the
 _HUNG_UP = "Server disconnected without sending a response."
 _CUT_OFF = "The server closed the connection before the end of its answer."
 
-PATIENT = "patient"
+PATIENT = "patient"  # extension of a request that may wait before it opens a connection
 
 SocketOptions = Sequence[tuple[int, int, int]]
 
@@ -199,7 +199,7 @@ class HttpConnection(httpx.AsyncBaseTransport):
     """A connection that is dialled for the first request, and anew after it was lost.
 
     idle_seconds: it is not used again when it has been idle for longer.
-    turns: a request with the extension PATIENT dials only in its turn.
+    turns: a request with the extension PATIENT opens a connection only in its turn.
     """
 
     def __init__(

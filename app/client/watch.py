@@ -119,7 +119,7 @@ async def follow(
         else:
             watch.has_heard = True  # it ended in good order, as each does after a while: what happens now must not wait
         pause = FIRST_PAUSE if watch.has_heard else pause
-        await sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - a fleet that lost the API must not come back at once
+        await sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - a fleet must not come back at one moment
         pause = min(pause * 2, LONGEST_PAUSE)
 
 

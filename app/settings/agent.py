@@ -12,6 +12,17 @@ from app.runtimes.process.pod_users import DEFAULT_RANGE, parse_range
 from app.settings.common import CommonSettings, absolute
 from app.settings.fields import about
 
+NOT_A_SERVER_URL = "{} is not a URL such as https://192.0.2.10:6443"
+
+
+def is_server_url(url: str) -> bool:
+    """Return whether a URL names an API: HTTP or HTTPS, with a host and a valid port, if any."""
+    try:
+        is_whole = urlsplit(url).port != 0 and bool(urlsplit(url).hostname) and not re.search(r"\s", url)
+    except ValueError:  # of a port, or of an address in brackets
+        return False
+    return is_whole and url.startswith(("https://", "http://"))
+
 
 class AgentSettings(CommonSettings):
     """Settings of `jobplane agent`."""
@@ -123,10 +134,6 @@ class AgentSettings(CommonSettings):
     @field_validator("server")
     @classmethod
     def _whole_url(cls, url: str) -> str:
-        try:
-            whole = urlsplit(url).port != 0 and bool(urlsplit(url).hostname) and not re.search(r"\s", url)
-        except ValueError:  # of a port, or of an address in brackets
-            whole = False
-        if url and not (whole and url.startswith(("https://", "http://"))):
-            raise ValueError(f"{url} is not a URL such as https://192.0.2.10:6443")
+        if url and not is_server_url(url):
+            raise ValueError(NOT_A_SERVER_URL.format(url))
         return url

@@ -14,6 +14,7 @@ import msgspec
 
 from app.main.cli_errors import CommandError
 from app.main.commands.access.exec_credential import ExecPlugin, with_folder
+from app.settings.agent import NOT_A_SERVER_URL, is_server_url
 
 
 class Cluster(msgspec.Struct, rename="kebab", frozen=True):
@@ -153,6 +154,8 @@ def choose(config: Kubeconfig, context: str, source: str) -> Access:
     cluster = _find(config.clusters, place.cluster, f"{source}: context {name} names no cluster of it").cluster
     if not cluster.server:
         raise CommandError(f"{source}: cluster {place.cluster} has no server")
+    if not is_server_url(cluster.server):
+        raise CommandError(f"{source}: server of cluster {place.cluster}: {NOT_A_SERVER_URL.format(cluster.server)}")
     no_user = f"{source}: context {name} names no user of it"
     user = _find(config.users, place.user, no_user).user if place.user else User()
     return Access(

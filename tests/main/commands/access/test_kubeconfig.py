@@ -82,6 +82,19 @@ def test_what_is_missing_is_told_in_one_line(context: str, words: str) -> None:
     assert str(refused.value) == words
 
 
+@pytest.mark.parametrize("server", ["https://h:abc", "https://[bad", "nonsense", "ftp://h", "https://a b"])
+def test_a_server_that_is_no_url_is_told_with_its_cluster(server: str) -> None:
+    text = f"""
+current-context: here
+contexts: [{{name: here, context: {{cluster: ours}}}}]
+clusters: [{{name: ours, cluster: {{server: "{server}"}}}}]
+"""
+    with pytest.raises(CommandError) as refused:
+        choose(parse(text, Path("config")), "", "config")
+    words = f"config: server of cluster ours: {server} is not a URL such as https://192.0.2.10:6443"
+    assert str(refused.value) == words
+
+
 @pytest.mark.parametrize("text", ["a: [", "clusters: 5", "just a text"])
 def test_a_file_that_is_no_kubeconfig_is_named(text: str) -> None:
     with pytest.raises(CommandError, match=r"^config is not a kubeconfig \(.*\): pass another$"):
