@@ -140,9 +140,9 @@ async def _kill_under_pods(cluster: Cluster, pods: int) -> None:
 
 
 def _shares(spent: dict[str, float]) -> str:
-    """By role. The API that was killed counts for `up` by now, which does next to nothing itself."""
-    spent = {**spent, "api": spent["api"] + spent["up"]}
-    del spent["up"]
+    """Return CPU by role. The kernel has added that of the killed API to its parent, `up`, which spends next to none itself."""
+    spent = dict(spent)
+    spent["api"] = spent.get("api", 0.0) + spent.pop("up", 0.0)
     return ", ".join(f"{role} {used:.1f}" for role, used in sorted(spent.items()))
 
 
@@ -185,7 +185,7 @@ async def _until_watching(cluster: Cluster, since: float, nodes: int) -> float:
 
 
 async def _open_watches(cluster: Cluster) -> float:
-    """How many watches of pods the API has open; none if it does not answer."""
+    """Return the number of open watches of pods, as /metrics tells it; 0 while the API does not answer."""
     try:
         async with cluster.client.connection() as connection:
             text = (await connection.get("/metrics")).decode()
