@@ -39,12 +39,17 @@ link_programs() {
     (cd "$home/bin" && rm -f "${MISSING[@]}")
 }
 
+# tar ends with 1 if a folder changed meanwhile: the set-up beside us puts .venv and the built page there, which we leave out.
+copy_checkout() {
+    { tar -c --exclude-vcs --exclude-from=<(sed 's|^/||; s|/$||' .gitignore) . || (($? == 1)); } | tar -x --no-same-owner -C "$checkout"
+}
+
 setup() {
     rm -rf "$home/bin" "$home/pipx" "$home/.local" "$checkout"
     mkdir -p "$home/bin" "$checkout"
     link_programs
-    tar -c --exclude-vcs --exclude-from=<(sed 's|^/||; s|/$||' .gitignore) . | tar -x --no-same-owner -C "$checkout"
-    if ((EUID == 0)); then chown -R "$user": "$home/bin" "$checkout"; fi
+    copy_checkout
+    if ((EUID == 0)); then chown "$user": "$home"; chown -R "$user": "$home/bin" "$checkout"; fi
     as_user make setup "PYTHON=$PYTHON"
     as_user .venv/bin/pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir build .
     # With the newest release of each dependency that pyproject.toml allows.
