@@ -4,6 +4,7 @@
 """
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import suppress
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -43,14 +44,13 @@ class KubernetesMiddleware:
     def __init__(self, app: ASGIApp, kubernetes: ASGIApp) -> None:
         self._app, self._kubernetes = app, kubernetes
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http":
             path: str = scope["path"]
             if not path.startswith(_OWN) and (path.startswith(("/api/", "/apis/")) or is_for_everyone(path)):
-                await self._kubernetes(scope, receive, send)
-                return
+                return self._kubernetes(scope, receive, send)
             scope["path"] = route_path(path)
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
 
 
 def route_path(path: str) -> str:

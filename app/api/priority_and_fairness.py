@@ -82,8 +82,10 @@ class Level:
 
     def take_free(self, user: str, width: int = 1) -> Seat | None:
         """Take `width` seats; None if there are not so many, or others wait: `take` waits with them."""
+        if self._turns or not self._has_room(width):
+            return None
         flow = self._flow(user)
-        if self._turns or not (self._has_room(width) and self._may_hold(flow, width)):
+        if not self._may_hold(flow, width):
             self._forget(flow)
             return None
         self._occupy(flow, width)
@@ -183,12 +185,21 @@ class Fairness:
         self._streams: Counter[str] = Counter()  # open ones, by user
         metrics.add_collector("flow control", self._collect)
 
+    def take_free(self, scope: Scope, user: User, width: int) -> bool:
+        """Return whether a request need not `take` its turn, as nearly always: there are free seats, or an agent asks."""
+        if NODES in user.groups:
+            return True
+        seat = self._level_of(user).take_free(user.name, width)
+        if seat is not None:
+            scope["seat"] = seat
+        return seat is not None
+
     async def take(self, scope: Scope, user: User, width: int) -> None:
-        """Wait for a request's turn; `release` ends it. Agents wait for nobody."""
-        if NODES not in user.groups:
-            level = self._accounts if ACCOUNTS in user.groups else self._people
-            # Nearly always there are free ones: then there is no second coroutine.
-            scope["seat"] = level.take_free(user.name, width) or await level.take(user.name, width)
+        """Wait for a request's turn; `release` ends it."""
+        scope["seat"] = await self._level_of(user).take(user.name, width)
+
+    def _level_of(self, user: User) -> Level:
+        return self._accounts if ACCOUNTS in user.groups else self._people
 
     def check_streams(self, user: User) -> None:
         """429 if a user has too many streams open, be it an agent."""

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from datetime import timedelta
 from itertools import islice
+from typing import Any
 from weakref import WeakSet
 
 import asyncpg
@@ -128,8 +129,9 @@ class Store:
     async def commit(self, writes: Sequence[Write]) -> list[int]:
         return await self.writer.commit(writes)
 
-    async def get(self, key: Key) -> StoredObject | None:
-        return await self._loader.get(key)
+    def get(self, key: Key) -> Coroutine[Any, Any, StoredObject | None]:
+        """Return an object; None if there is none."""
+        return self._loader.get(key)
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, StoredObject]:
         return await call_database(self.reader.get_many(keys))

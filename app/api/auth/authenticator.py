@@ -315,7 +315,7 @@ def path_refusal(user: User, verb: str, path: str) -> ApiError:
 
 def is_for_everyone(path: str) -> bool:
     """Return whether any known user may GET `path`: version, OpenAPI, and discovery down to one group's version."""
-    parts = path.strip("/").split("/")
+    parts = path.strip("/").split("/", 3)  # no more are counted
     if parts[0] in ("api", "apis"):
         return len(parts) <= (2 if parts[0] == "api" else 3)
     return _at_or_under(path, ("/version", "/openapi"))

@@ -55,15 +55,15 @@ class Body(Response):
         else:
             self.raw_headers = [(b"content-length", b"%d" % len(self.body)), _JSON_HEADER]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, _: Receive, send: Send) -> None:
         if len(self.body) > FROM_BYTES and is_accepted(scope["headers"]):
             gzip = Gzip()
             self.body = await gzip.piece(bytes(self.body)) + await gzip.end()
             self.headers["content-length"] = str(len(self.body))
             self.headers["content-encoding"] = "gzip"
             self.headers.add_vary_header("Accept-Encoding")
-        if len(self.body) <= PART_BYTES:
-            await super().__call__(scope, receive, send)
-            return
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        await Sender(send)(bytes(self.body), more=False)
+        if len(self.body) <= PART_BYTES:
+            await send({"type": "http.response.body", "body": self.body})
+        else:
+            await Sender(send)(bytes(self.body), more=False)

@@ -58,6 +58,7 @@ class Connection(BoundedConnection):
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
+        self._coalescing.is_read = self.scope["method"] == "GET"
         if self.goaway.ends_connection(self.scope["query_string"]):
             self.cycle.keep_alive = False
 

@@ -41,6 +41,7 @@ class _MetadataOnly(msgspec.Struct):
     metadata: msgspec.Raw
 
 
+_ENCODED = frozenset({"table", "partial", "partial-list", "protobuf"})  # forms that are not the stored bytes
 _METADATA_DECODER = msgspec.json.Decoder(_MetadataOnly)
 
 
@@ -62,7 +63,7 @@ class ResponseShape(NamedTuple):
     @property
     def is_plain_json(self) -> bool:
         """Return whether objects are sent as they are stored."""
-        return not (self.is_table or self.is_partial or self.is_protobuf)
+        return self.form.form not in _ENCODED
 
     @property
     def is_protobuf(self) -> bool:
@@ -87,12 +88,12 @@ class ResponseShape(NamedTuple):
 
     def encode_object(self, wire: bytes, now: datetime, *, columns: bool = True) -> bytes:
         """Encode one object; without `columns`, a Table omits its columnDefinitions, which the client has already."""
+        if self.is_plain_json:
+            return convert_from_stored(self.kind, wire)
         if self.is_partial:
             return self._partial(wire)
         if self.is_protobuf:
             return protobuf_encoding.encode_object(convert_from_stored(self.kind, wire), self.kind.type)
-        if not self.is_table:
-            return convert_from_stored(self.kind, wire)
         meta = {"resourceVersion": decode_as_kind(self.kind, wire).metadata.resource_version}
         return self._table(meta, columns) + self.encode_items([wire], now) + b"]}"
 

@@ -3,8 +3,9 @@
 A dict and a few string splits replace hundreds of routes, whose matching would cost more than the requests themselves.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -84,8 +85,10 @@ class Kubernetes:
         return await self.documents(request)
 
     async def _answer(self, request: Request) -> ASGIApp:
-        user = await self._authenticate(request)
-        found = await self._find(request.scope["path"])
+        user = await impersonation.user_of(self.registry, self.authenticator, request)
+        found = parse_request_info(request.scope["path"])
+        if found is None or not is_enabled(found.kind, self.registry.features):
+            found = await self._find_custom(request.scope["path"])
         if found is None or _has_unknown_subresource(found):
             return await self._answer_ephemeral(request, user)
         selection = _selection_of(request, found)
@@ -94,44 +97,52 @@ class Kubernetes:
         check_timeout(request)
         action = _action_of(verb, found, selection.fields)
         note_action(request.scope, action, found.kind.version)
-        is_stream = verb == "watch" or found.subresource not in _SUBRESOURCES
-        if is_stream:
+        if _is_stream(verb, found):
             self.fairness.check_streams(user)
-        await self.fairness.take(request.scope, user, seats_of(verb, selection))
-        request.scope["grant"] = await _authorize(self.registry, user, action, found)
+        seats = seats_of(verb, selection)
+        if not self.fairness.take_free(request.scope, user, seats):
+            await self.fairness.take(request.scope, user, seats)
+        if not may(user, action):
+            request.scope["grant"] = await _authorize(self.registry, user, action, found)
+        self._prepare(request, user, action, found, selection)
+        return await self._dispatch(request, found, verb, selection)
+
+    def _prepare(self, request: Request, user: User, action: Action, found: RequestInfo, selection: Selection) -> None:
+        """Check what needs no database, and note the user, before a request is executed."""
         if request.method != "GET":
             REQUESTER.set(user)
         if selection is not EVERY_OBJECT:
             selection.check()
-        if is_stream:
+        if _is_stream(action.verb, found):
             request.state.stream_access = self._stream_access(request, user, action, found)
-        if found.subresource not in _SUBRESOURCES:
-            return await self._answer_subresource(request, found)
         if found.subresource == "status" and not found.kind.has_status:
             raise errors.no_such_path()
-        if verb == "watch":
-            stream = await watch.open_watch(self.registry, request, found, selection)
-            return watch_websocket.upgrade_to_websocket(request, stream) if websocket.is_requested(request) else stream
-        if found.name:
-            return await single_object.answer(self.registry, request, found, verb)
-        return await collection.answer(self.registry, request, found, verb, selection)
 
-    async def _find(self, path: str) -> RequestInfo | None:
-        """Parse the path. A kind that is not known here may have been defined through another process just now."""
-        found = parse_request_info(path)
-        if found is not None and not is_enabled(found.kind, self.registry.features):
+    def _dispatch(
+        self, request: Request, found: RequestInfo, verb: str, selection: Selection
+    ) -> Coroutine[Any, Any, ASGIApp]:
+        if found.subresource not in _SUBRESOURCES:
+            return self._answer_subresource(request, found)
+        if verb == "watch":
+            return self._answer_watch(request, found, selection)
+        if found.name:
+            return single_object.answer(self.registry, request, found, verb)
+        return collection.answer(self.registry, request, found, verb, selection)
+
+    async def _answer_watch(self, request: Request, found: RequestInfo, selection: Selection) -> ASGIApp:
+        stream = await watch.open_watch(self.registry, request, found, selection)
+        return watch_websocket.upgrade_to_websocket(request, stream) if websocket.is_requested(request) else stream
+
+    async def _find_custom(self, path: str) -> RequestInfo | None:
+        """Parse the path of a custom kind, which may have been defined through another process just now."""
+        if not _may_be_custom(path):
             return None
-        if found is not None or not _may_be_custom(path):
-            return found
         table = await self.registry.kinds.table()
         found = parse_request_info(path, table.by_resource)
         if found is not None:
             return found
         table = await self.registry.kinds.newest_table()
         return parse_request_info(path, table.by_resource)
-
-    async def _authenticate(self, request: Request) -> User:
-        return await impersonation.user_of(self.registry, self.authenticator, request)
 
     def _stream_access(self, request: Request, user: User, action: Action, found: RequestInfo) -> StreamAccess:
         """Return what revocation checks for a stream. Fixed rights of agents and administrators are not checked again."""
@@ -180,6 +191,10 @@ _SPECIAL: dict[tuple[str, str, str], Callable[[Registry, Request, RequestInfo], 
 }
 
 
+def _is_stream(verb: str, found: RequestInfo) -> bool:
+    return verb == "watch" or found.subresource not in _SUBRESOURCES
+
+
 def _may_be_custom(path: str) -> bool:
     """Return whether a path is in a group that no built-in kind has."""
     prefix, _, rest = path.removeprefix("/").partition("/")
@@ -222,7 +237,7 @@ def _verb_of(request: Request, found: RequestInfo, selection: Selection) -> str:
 
 
 async def _authorize(registry: Registry, user: User, action: Action, found: RequestInfo) -> Grant | None:
-    """Return the rule that allows it, None if fixed rights do. 403 unless the user may."""
+    """Return the rule that allows what fixed rights do not; None if a pod of the node does. 403 unless the user may."""
     if NODES in user.groups:
         verb = action.verb
         if verb == "create" and not found.name:

@@ -26,27 +26,31 @@ Lookup = Callable[[str, str, str], Kind | None]
 
 def parse_request_info(path: str, find: Lookup = kinds.by_resource) -> RequestInfo | None:
     """Parse `/api/v1/namespaces/NS/pods/NAME/log` and the like, with or without a trailing slash; None for an unknown path."""
-
-    def by_resource(group: str, version: str, plural: str) -> Kind | None:
-        return find(group, version, plural) or unsupported_kinds.by_resource(group, version, plural)
-
     parts = [part for part in path.split("/") if part]
-    if parts[:1] == ["api"] and len(parts) > 2:
-        group, version, rest = "", parts[1], parts[2:]
-    elif parts[:1] == ["apis"] and len(parts) > 3:
-        group, version, rest = parts[1], parts[2], parts[3:]
+    count = len(parts)
+    if count > 2 and parts[0] == "api":
+        group, version, at = "", parts[1], 2
+    elif count > 3 and parts[0] == "apis":
+        group, version, at = parts[1], parts[2], 3
     else:
         return None
-    namespace = None
-    if rest[0] == "namespaces" and len(rest) > 2 and by_resource(group, version, rest[2]):
-        namespace, rest = rest[1], rest[2:]
-    kind = by_resource(group, version, rest[0])
-    if kind is None or (len(rest) > 3 and not _is_proxied(kind, rest[2])):
+    kind = namespace = None
+    if count > at + 2 and parts[at] == "namespaces":
+        kind = _find_kind(find, group, version, parts[at + 2])
+        if kind is not None:
+            namespace, at = parts[at + 1], at + 2
+    if kind is None:
+        kind = _find_kind(find, group, version, parts[at])
+    if kind is None or (count > at + 3 and not _is_proxied(kind, parts[at + 2])):
         return None
-    if (kind.namespaced and namespace is None and len(rest) > 1) or (namespace is not None and not kind.namespaced):
+    if (kind.namespaced and namespace is None and count > at + 1) or (namespace is not None and not kind.namespaced):
         return None
-    name, subresource, *_ = [*rest[1:], "", ""]
-    return RequestInfo(kind, namespace, name, subresource)
+    name = parts[at + 1] if count > at + 1 else ""
+    return RequestInfo(kind, namespace, name, parts[at + 2] if count > at + 2 else "")
+
+
+def _find_kind(find: Lookup, group: str, version: str, plural: str) -> Kind | None:
+    return find(group, version, plural) or unsupported_kinds.by_resource(group, version, plural)
 
 
 def _is_proxied(kind: Kind, subresource: str) -> bool:

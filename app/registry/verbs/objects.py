@@ -4,11 +4,11 @@ The API calls these with decoded objects and gets the bytes to send. Every write
 was made from as preconditions; what the client did not pin is tried again on the newest version.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -46,13 +46,15 @@ class Answer(NamedTuple):
     audit_annotations: Mapping[str, str] | None = None
 
 
-async def get(registry: Registry, kind: Kind, namespace: str, name: str) -> StoredObject | None:
-    return await registry.store.get(key_of(kind, namespace, name))
+def get(registry: Registry, kind: Kind, namespace: str, name: str) -> Coroutine[Any, Any, StoredObject | None]:
+    """Return the object; None if there is none."""
+    return registry.store.get(key_of(kind, namespace, name))
 
 
 async def find_in_version(registry: Registry, kind: Kind, namespace: str, name: str) -> StoredObject:
     """The object in the version of the kind; 404 if there is none, 500 if it cannot be converted."""
-    return await registry.converter.load(kind, await find(registry, kind, namespace, name))
+    head = await find(registry, kind, namespace, name)
+    return head if kind.conversion is None else await registry.converter.load(kind, head)
 
 
 async def get_many(registry: Registry, keys: Sequence[Key]) -> dict[Key, StoredObject]:
