@@ -3,16 +3,16 @@
 #   docker build --tag jobplane .
 #   docker run --detach --name jobplane --publish 127.0.0.1:6443:6443 --volume jobplane:/data jobplane
 #   docker exec jobplane jobplane kubeconfig > kubeconfig
-FROM python:3.13-slim AS page
-WORKDIR /src
-RUN python -m venv /opt/tools
-COPY scripts scripts
-COPY ui ui
-RUN mkdir -p app/api && scripts/page.sh /opt/tools
-
-FROM python:3.13-slim AS build
+FROM python:3.13-slim AS venv
 WORKDIR /src
 RUN python -m venv /opt/jobplane
+
+FROM venv AS page
+COPY scripts scripts
+COPY ui ui
+RUN mkdir -p app/api && scripts/page.sh /opt/jobplane
+
+FROM venv AS build
 ENV PATH=/opt/jobplane/bin:$PATH PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 # Dependencies before the sources, so that a change of the sources keeps them in the build cache.
 COPY requirements.lock ./

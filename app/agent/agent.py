@@ -5,7 +5,7 @@ Cancelling `run` ends it cleanly and leaves the containers running, for the next
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
 from ipaddress import IPv4Network
@@ -136,57 +136,54 @@ class Agent:
         )
         name_pods_by(pods.log_fields)
         watches = PodWatches(self._api, pods, with_levels=host.levels is not None)
+        leases = self._leases(lease_expiry, pods, watches)
+        nodes = Nodes(
+            self._api, names, self._facts(host), self._clock, pods.sync.images.on_node if pods.sync.images else None
+        )
+        self._parts = pods, nodes
+        self._count(pods, reporter, leases)
+        # The lease first: a node that is cut off must not go on with the pods that it finds running.
+        first: list[Loop] = [
+            ("leases", leases.run),
+            ("nodes", nodes.run),
+            ("runtime events", pods.follow_events),
+            ("logs of the runtime", pods.follow_logs),
+            ("logs", logs.run),
+            ("statuses", lambda: reporter.run(pods.on_report_answered)),
+        ]
+        after_adoption: list[Loop] = [
+            ("relist", pods.relist),
+            ("usage", UsageReporter(self._api, self._runtime, info, names, pods.node_of, self._clock).run),
+            *self._pod_network(host, nodes),
+            *self._upkeep(host, pods),
+            *self._volume_removal(host),
+            *self._ca_rotation(),
+            *self._credential_renewal(watches),
+            ("calls", CallHandler(self._api, self._runtime, names, pods.node_of, self._clock).run),
+            *((f"pods of {name}", partial(watches.run, name)) for name in names),
+        ]
+        try:
+            async with host.dns or nullcontext(), asyncio.TaskGroup() as group:
+                self._start(group, first)
+                group.create_task(self._stop_when_revoked(pods))
+                await retry_until_done(self._clock, "containers that run already", pods.adopt)
+                self._start(group, after_adoption)
+        finally:
+            await pods.close()
 
+    def _start(self, group: asyncio.TaskGroup, loops: Iterable[Loop]) -> None:
+        for what, loop in loops:
+            group.create_task(restart_forever(self._clock, what, loop))
+
+    def _leases(self, lease_expiry: LeaseExpiry, pods: Pods, watches: PodWatches) -> Leases:
         def on_expired(expired: LeaseExpired) -> None:
             lease_expiry.on_expired(expired)
             pods.on_lease_expired(expired.node)
             if expired.for_good:
                 self._revoked.set()
 
-        leases = Leases(
-            self._api,
-            names,
-            self._config.lease,
-            self._clock,
-            on_expired,
-            partial(_on_renewed, lease_expiry, watches),
-        )
-        nodes = Nodes(
-            self._api, names, self._facts(host), self._clock, pods.sync.images.on_node if pods.sync.images else None
-        )
-        self._parts = pods, nodes
-        self._count(pods, reporter, leases)
-        usages = UsageReporter(self._api, self._runtime, info, names, pods.node_of, self._clock)
-        loops = [
-            *self._pod_network(host, nodes),
-            *self._upkeep(host, pods),
-            *self._volume_removal(host),
-            *self._ca_rotation(),
-            *self._credential_renewal(watches),
-        ]
-        streams = CallHandler(self._api, self._runtime, names, pods.node_of, self._clock)
-        try:
-            async with host.dns or nullcontext(), asyncio.TaskGroup() as group:
-                # The lease first: a node that is cut off must not go on with the pods that it finds running.
-                group.create_task(restart_forever(self._clock, "leases", leases.run))
-                group.create_task(restart_forever(self._clock, "nodes", nodes.run))
-                group.create_task(self._stop_when_revoked(pods))
-                group.create_task(restart_forever(self._clock, "runtime events", pods.follow_events))
-                group.create_task(restart_forever(self._clock, "logs of the runtime", pods.follow_logs))
-                group.create_task(restart_forever(self._clock, "logs", logs.run))
-                group.create_task(
-                    restart_forever(self._clock, "statuses", lambda: reporter.run(pods.on_report_answered))
-                )
-                await retry_until_done(self._clock, "containers that run already", pods.adopt)
-                group.create_task(restart_forever(self._clock, "relist", pods.relist))
-                group.create_task(restart_forever(self._clock, "usage", usages.run))
-                for what, loop in loops:
-                    group.create_task(restart_forever(self._clock, what, loop))
-                group.create_task(restart_forever(self._clock, "calls", streams.run))
-                for name in names:
-                    group.create_task(restart_forever(self._clock, f"pods of {name}", partial(watches.run, name)))
-        finally:
-            await pods.close()
+        config, on_renewed = self._config, partial(_on_renewed, lease_expiry, watches)
+        return Leases(self._api, config.node_names, config.lease, self._clock, on_expired, on_renewed)
 
     def _count(self, pods: Pods, reporter: StatusReporter, leases: Leases) -> None:
         if self._metrics is not None:

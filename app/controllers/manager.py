@@ -313,8 +313,8 @@ def periodic_tasks(
     outbox = WebhookOutbox(store.pool)
     return [
         EventRetention(store, partial(epoch.commit, store), retention.events),
-        JobRecorder(store.job_records),
-        RecordRetention(store.job_records, retention.records),
+        JobRecorder(store.job_record_writer),
+        RecordRetention(store.job_record_writer, retention.records),
         LogRetention(store.kept_logs, retention.logs, retention.log_cap),
         HistoryCompaction(store.pool, retention.history),
         SecretsCompaction(store.pool, retention.secrets),

@@ -23,6 +23,7 @@ from app.store.encryption.master_keys import MasterKeys
 from app.store.encryption.reencryption import DataKeyUse, data_key_uses
 from app.store.errors import Key, Unavailable, call_database
 from app.store.exclusive_lock import ExclusiveLock
+from app.store.job_record_writer import JobRecordWriter
 from app.store.job_records import JobRecords
 from app.store.lifetimes import Lifetimes
 from app.store.logs.kept_logs import KeptLogs
@@ -76,7 +77,7 @@ class Store:
         self._loader = BatchingLoader(self.get_many)
         self.logs = Logs(pool, log_cap)
         self.kept_logs = KeptLogs(pool)
-        self.job_records = JobRecords(pool)
+        self.job_records, self.job_record_writer = JobRecords(pool), JobRecordWriter(pool)
         self.dormant = DormantObjects(pool)
         self.tokens = Tokens(pool)
         self.usage = NodeUsageReports(pool)

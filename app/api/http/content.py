@@ -5,7 +5,6 @@ The routes of `app.api.resources` and `app.api.streams` call this. Errors are 40
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
@@ -25,7 +24,7 @@ from app.api.http.content_negotiation import (
 from app.api.http.content_negotiation import BodyFormat as Form
 from app.api.http.headers import header_of
 from app.api.http.query import WriteOptions, first_value, query_of
-from app.api.http.response_shape import ResponseShape
+from app.api.http.response_shape import Clock, ResponseShape
 from app.api.resources import protobuf, tables
 from app.kinds.apiextensions.custom_resource_definition import KIND as DEFINITIONS
 from app.machinery.base import Kind, Object, Struct
@@ -170,16 +169,16 @@ def shape_of(request: Request, kind: Kind) -> ResponseShape:
 
 
 def object_response(
-    request: Request, kind: Kind, wire: bytes, now: datetime, code: int = 200, warnings: Iterable[str] = ()
+    request: Request, kind: Kind, wire: bytes, now: Clock, code: int = 200, warnings: Iterable[str] = ()
 ) -> Response:
-    """Return the response with one object in the negotiated form."""
+    """Return the response with one object in the negotiated form. `now` is called for the ages in a Table."""
     shape = shape_of(request, kind)
     warnings = (kind.deprecation, *warnings) if kind.deprecation else warnings
     return Body(shape.encode_object(wire, now), code, warning_headers(warnings), shape.content_type)
 
 
 def answer_response(
-    request: Request, kind: Kind, answer: Answer, now: datetime, code: int = 200, warnings: Iterable[str] = ()
+    request: Request, kind: Kind, answer: Answer, now: Clock, code: int = 200, warnings: Iterable[str] = ()
 ) -> Response:
     """Return the response to a write, with its warnings after those given, and note its annotations for audit."""
     if answer.audit_annotations:

@@ -3,7 +3,7 @@
 `content.shape_of` makes one for a request; `lists` and `watch` call it for every object. JSON is stored bytes as they are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -41,6 +41,7 @@ class _MetadataOnly(msgspec.Struct):
     metadata: msgspec.Raw
 
 
+Clock = Callable[[], datetime]
 _ENCODED = frozenset({"table", "partial", "partial-list", "protobuf"})  # forms that are not the stored bytes
 _METADATA_DECODER = msgspec.json.Decoder(_MetadataOnly)
 
@@ -86,7 +87,7 @@ class ResponseShape(NamedTuple):
         """Equal for shapes in which an object has the same bytes."""
         return self.kind.resource, self.kind.version, self.form, self.include
 
-    def encode_object(self, wire: bytes, now: datetime, *, columns: bool = True) -> bytes:
+    def encode_object(self, wire: bytes, now: Clock, *, columns: bool = True) -> bytes:
         """Encode one object; without `columns`, a Table omits its columnDefinitions, which the client has already."""
         if self.is_plain_json:
             return convert_from_stored(self.kind, wire)
@@ -95,7 +96,7 @@ class ResponseShape(NamedTuple):
         if self.is_protobuf:
             return protobuf_encoding.encode_object(convert_from_stored(self.kind, wire), self.kind.type)
         meta = {"resourceVersion": decode_as_kind(self.kind, wire).metadata.resource_version}
-        return self._table(meta, columns) + self.encode_items([wire], now) + b"]}"
+        return self._table(meta, columns) + self.encode_items([wire], now()) + b"]}"
 
     def encode_list(self, meta: Mapping[str, Any], items: Sequence[bytes]) -> bytes:
         """Encode a whole list, of items that `encode_items` has encoded."""

@@ -69,7 +69,7 @@ async def answer(registry: Registry, request: Request, found: RequestInfo, optio
         edit = replace(edit, before_change=compare_versions)
     made, is_new = await apply_or_create.apply(registry, stored, key, change, edit, may_create)
     code = 201 if is_new else 200
-    return content.answer_response(request, found.kind, made, registry.now(), code, warnings)
+    return content.answer_response(request, found.kind, made, registry.now, code, warnings)
 
 
 def _read_configuration(kind: Kind, body: bytes, options: WriteOptions) -> tuple[Any, list[str]]:

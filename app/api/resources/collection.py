@@ -58,7 +58,7 @@ async def _create(registry: Registry, request: Request, found: RequestInfo) -> R
         registry, stored, found.namespace or "", obj, by=by, dry_run=options.is_dry_run, size=size
     )
     request.scope["created"] = made.body
-    return content.answer_response(request, found.kind, made, registry.now(), 201, decoded.warnings)
+    return content.answer_response(request, found.kind, made, registry.now, 201, decoded.warnings)
 
 
 async def _delete_all(registry: Registry, request: Request, found: RequestInfo, selection: Selection) -> Response:

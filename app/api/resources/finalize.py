@@ -23,4 +23,4 @@ async def answer(registry: Registry, request: Request, found: RequestInfo) -> Re
     decoded = await content.read_object(request, found.kind, content.validation_of(options))
     by = edit_options(request, writer(registry, request, options, found.subresource), options)
     made = await objects.edit(registry, _FINALIZED, "", found.name, lambda _: decoded.object, by)
-    return content.answer_response(request, found.kind, made, registry.now(), warnings=decoded.warnings)
+    return content.answer_response(request, found.kind, made, registry.now, warnings=decoded.warnings)

@@ -46,7 +46,7 @@ async def answer(registry: Registry, request: Request, found: RequestInfo) -> Re
         await with_escalation_check(registry, request, found, change),
         edit_options(request, writer(registry, request, options, found.subresource), options),
     )
-    return content.answer_response(request, found.kind, made, registry.now(), warnings=warnings)
+    return content.answer_response(request, found.kind, made, registry.now, warnings=warnings)
 
 
 async def with_escalation_check(

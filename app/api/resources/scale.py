@@ -90,7 +90,7 @@ async def answer(registry: Registry, request: Request, found: RequestInfo) -> Re
 
 def _response(registry: Registry, request: Request, kind: Kind, obj: Object) -> Response:
     scale = json_document_of(_scale_of(kind, obj))
-    return content.object_response(request, _SCALE, content.encode_document(scale), registry.now())
+    return content.object_response(request, _SCALE, content.encode_document(scale), registry.now)
 
 
 def _scale_of(kind: Kind, obj: Object) -> Scale:

@@ -28,7 +28,7 @@ async def answer(registry: Registry, request: Request, found: RequestInfo, verb:
     if verb == "get":
         stored = content.stored_kind(found.kind)
         head = await objects.find_in_version(registry, stored, found.namespace or "", found.name)
-        return content.object_response(request, found.kind, head.wire, registry.now())
+        return content.object_response(request, found.kind, head.wire, registry.now)
     if verb == "update":
         return await _update(registry, request, found)
     if verb == "patch":
@@ -50,7 +50,7 @@ async def _update(registry: Registry, request: Request, found: RequestInfo) -> R
         await patch.with_escalation_check(registry, request, found, lambda _: sent),
         edit_options(request, writer(registry, request, options, found.subresource), options, sent.metadata.uid),
     )
-    return content.answer_response(request, found.kind, made, registry.now(), warnings=decoded.warnings)
+    return content.answer_response(request, found.kind, made, registry.now, warnings=decoded.warnings)
 
 
 async def read_delete_options(request: Request) -> tuple[Demand, Preconditions, bool]:
@@ -83,7 +83,7 @@ async def _delete(registry: Registry, request: Request, found: RequestInfo) -> R
     if kind.returns_deleted or not deleted.is_over:
         with suppress(ConversionFailedError):  # it is being deleted, whether it can be shown or not
             (body,) = await registry.converter.convert(found.kind, [deleted.body])
-            return content.object_response(request, found.kind, body, registry.now(), warnings=warnings)
+            return content.object_response(request, found.kind, body, registry.now, warnings=warnings)
     details = {"name": found.name, "group": kind.group, "kind": kind.plural, "uid": deleted.uid}
     done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
     return Response(msgspec.json.encode(done), 200, content.warning_headers(warnings), "application/json")

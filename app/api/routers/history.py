@@ -154,7 +154,7 @@ async def rerun_job(
     by = writer(registry, request, options)
     answer = await objects.create(registry, JOBS, namespace, made.object, by=by, dry_run=options.is_dry_run, size=size)
     request.scope["created"] = answer.body
-    return answer_response(request, JOBS, answer, registry.now(), 201, made.warnings)
+    return answer_response(request, JOBS, answer, registry.now, 201, made.warnings)
 
 
 @router.api_route(_ALL, methods=EVERY_METHOD, include_in_schema=False, dependencies=_MAY_LIST)

@@ -179,7 +179,7 @@ class WatchStream:
         """One event. The columns of a Table are in the first only."""
         columns, self._has_begun = not self._has_begun, True
         return self.shape.encode_event(
-            event.type, self.shape.encode_object(event.object.wire, self.now(), columns=columns)
+            event.type, self.shape.encode_object(event.object.wire, self.now, columns=columns)
         )
 
     def _encode_shared(self, event: Event) -> bytes:

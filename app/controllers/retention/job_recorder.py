@@ -18,7 +18,8 @@ from app.kinds.pod.pod import Pod, is_terminal
 from app.machinery.base import Object
 from app.machinery.decoding.decode import decode_stored
 from app.plans.jobs.job_record import attempt_of, job_name_of, job_uid_of, restarts_of, summarize
-from app.store.job_records import NOTHING_SWEPT, AttemptRow, JobRecords, JobRow, RestartRow, Version
+from app.store.job_record_writer import NOTHING_SWEPT, AttemptRow, JobRecordWriter
+from app.store.job_records import JobRow, RestartRow, Version
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
@@ -36,7 +37,7 @@ class JobRecorder:
     name = "job recorder"
     interval = timedelta(seconds=1)
 
-    def __init__(self, records: JobRecords, rows: int = ROWS) -> None:
+    def __init__(self, records: JobRecordWriter, rows: int = ROWS) -> None:
         self._records = records
         self._rows = rows
 
@@ -58,7 +59,7 @@ class RecordRetention:
     name = "record retention"
     interval = timedelta(seconds=30)
 
-    def __init__(self, records: JobRecords, ttl: timedelta, batch: int = BATCH) -> None:
+    def __init__(self, records: JobRecordWriter, ttl: timedelta, batch: int = BATCH) -> None:
         self._records = records
         self._ttl = ttl
         self._batch = batch

@@ -61,7 +61,7 @@ async def a_job_that_is_gone_for_an_hour(registry: Registry) -> Any:
     await objects.delete(registry, NODES, "", "n", Demand())
     await catch_up(registry)
     registry.clock.now += HOUR
-    await RecordRetention(registry.store.job_records, timedelta(hours=720)).run_once(registry.now())
+    await RecordRetention(registry.store.job_record_writer, timedelta(hours=720)).run_once(registry.now())
     return job
 
 
@@ -190,7 +190,7 @@ async def several(registry: Registry) -> Registry:
         labels = {"place": str(number % 2)}
         job = await create(registry, JOBS, a_job(name, {"labels": labels}))
         await finish(registry, job, "Complete" if name == "a" else "Failed")
-    await JobRecorder(registry.store.job_records).run_once(registry.now())
+    await JobRecorder(registry.store.job_record_writer).run_once(registry.now())
     return registry
 
 
@@ -257,7 +257,7 @@ async def test_a_page_of_large_jobs_is_short_and_has_a_next_one(
 async def test_attempts_of_pods_that_run_are_counted_with_those_that_are_not_kept(
     registry: Registry, admin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.store.job_records.MOST_ATTEMPTS", 2)
+    monkeypatch.setattr("app.store.job_record_writer.MOST_ATTEMPTS", 2)
     monkeypatch.setattr("app.registry.job_history.MOST_ATTEMPTS", 2)
     job = await create(registry, JOBS, a_job())
     for number in range(4):

@@ -21,7 +21,8 @@ from app.registry.verbs import objects
 from app.registry.verbs.deletion import Demand
 from app.registry.verbs.objects import Registry
 from app.store.compaction import compact
-from app.store.job_records import AttemptRow, JobRow, RecordQuery
+from app.store.job_record_writer import AttemptRow
+from app.store.job_records import JobRow, RecordQuery
 from tests.controllers.running import every, running, settled, until
 from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, a_pod, create, example, get, named
 
@@ -75,7 +76,7 @@ async def delete(registry: Registry, name: str = "pi", pods: int = 1) -> None:
 
 
 async def catch_up(registry: Registry, rows: int = job_recorder.ROWS) -> None:
-    await JobRecorder(registry.store.job_records, rows).run_once(registry.now())
+    await JobRecorder(registry.store.job_record_writer, rows).run_once(registry.now())
 
 
 async def recorded(registry: Registry) -> dict[str, JobRow]:
@@ -165,7 +166,7 @@ async def _until_one_waits(registry: Registry) -> None:
 
 async def test_of_two_that_record_the_same_one_does(registry: Registry) -> None:
     await a_finished_job(registry)
-    records = registry.store.job_records
+    records = registry.store.job_record_writer
     part = await records.next_history(1_000)
     assert part is not None
 
@@ -185,7 +186,7 @@ async def test_parts_of_any_size_lead_to_the_same(registry: Registry) -> None:
 async def test_of_many_attempts_the_newest_stay_and_the_others_are_counted(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.store.job_records.MOST_ATTEMPTS", 2)
+    monkeypatch.setattr("app.store.job_record_writer.MOST_ATTEMPTS", 2)
     job = await create(registry, JOBS, a_job())
     for number in range(5):
         registry.clock.move(seconds=1)
@@ -205,7 +206,7 @@ async def test_a_record_goes_when_its_time_after_the_deletion_has_come(registry:
     await delete(registry, "goes")
     await catch_up(registry)
     now = await registry.store.pool.fetchval("select now()")
-    retention = RecordRetention(registry.store.job_records, TTL)
+    retention = RecordRetention(registry.store.job_record_writer, TTL)
 
     assert (await retention.run_once(now + TTL - timedelta(hours=1)))["deleted records"] == 0
     assert (await retention.run_once(now + TTL + timedelta(hours=1)))["deleted records"] == 1
@@ -221,7 +222,7 @@ async def test_many_records_go_in_parts(registry: Registry) -> None:
     await catch_up(registry)
     now = await registry.store.pool.fetchval("select now()")
 
-    await RecordRetention(registry.store.job_records, TTL, batch=2).run_once(now + 2 * TTL)
+    await RecordRetention(registry.store.job_record_writer, TTL, batch=2).run_once(now + 2 * TTL)
 
     assert await recorded(registry) == {}
     assert await registry.store.pool.fetchval("select count(*) from job_record_attempts") == 0
@@ -303,7 +304,7 @@ async def test_what_belongs_to_no_record_goes_in_time(registry: Registry) -> Non
         await objects.delete(registry, EVENTS, "default", name, Demand())
         await catch_up(registry)
     now = await registry.store.pool.fetchval("select now()")
-    retention = RecordRetention(registry.store.job_records, TTL, batch=1)
+    retention = RecordRetention(registry.store.job_record_writer, TTL, batch=1)
 
     assert sum((await retention.run_once(now)).values()) == 0
     assert (await retention.run_once(now + TTL + timedelta(hours=1)))["deleted attempts and events"] == 3
@@ -330,7 +331,7 @@ async def test_numbers_that_no_column_takes_are_left_out(registry: Registry) -> 
 
 async def test_of_rows_that_are_refused_the_others_are_recorded(registry: Registry) -> None:
     await a_finished_job(registry)
-    records = registry.store.job_records
+    records = registry.store.job_record_writer
     part = await records.next_history(1_000)
     assert part is not None
     rows = [
@@ -340,7 +341,11 @@ async def test_of_rows_that_are_refused_the_others_are_recorded(registry: Regist
 
     assert await records.record(part, [], rows)
 
-    assert {each.pod for each in (await records.attempts({"u": "default"}, 10))["u"]} == {"a", "c", "e"}
+    assert {each.pod for each in (await registry.store.job_records.attempts({"u": "default"}, 10))["u"]} == {
+        "a",
+        "c",
+        "e",
+    }
 
 
 async def restart(registry: Registry, name: str, count: int, code: int) -> None:
@@ -404,13 +409,13 @@ async def test_of_many_restarts_the_newest_stay_and_go_with_their_record(registr
     assert await registry.store.pool.fetchval("select count(*) from job_record_restarts") == MOST_RESTARTS
 
     now = await registry.store.pool.fetchval("select now()")
-    await RecordRetention(registry.store.job_records, TTL).run_once(now + 2 * TTL)
+    await RecordRetention(registry.store.job_record_writer, TTL).run_once(now + 2 * TTL)
     assert await registry.store.pool.fetchval("select count(*) from job_record_restarts") == 0
 
 
 async def test_pods_of_another_namespace_are_no_attempts(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever may create pods there could claim any Job: neither do they show, nor do they drive out what is true."""
-    monkeypatch.setattr("app.store.job_records.MOST_ATTEMPTS", 2)
+    monkeypatch.setattr("app.store.job_record_writer.MOST_ATTEMPTS", 2)
     await create(registry, NAMESPACES, named(example(NAMESPACES), name="lab"))
     job = await a_finished_job(registry)
     forged = named(job, namespace="lab")
@@ -430,6 +435,7 @@ async def test_pods_of_another_namespace_are_no_attempts(registry: Registry, mon
 async def test_of_many_events_the_newest_stay(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each object and namespace, so that those of another namespace drive out none."""
     monkeypatch.setattr("app.store.job_records.MOST_EVENTS", 3)
+    monkeypatch.setattr("app.store.job_record_writer.MOST_EVENTS", 3)
     job = await a_finished_job(registry)
     await create(registry, NAMESPACES, named(example(NAMESPACES), name="lab"))
     about = ObjectReference(kind="Job", name="pi", namespace="lab", uid=job.metadata.uid)
@@ -453,14 +459,14 @@ async def test_of_many_events_the_newest_stay(registry: Registry, monkeypatch: p
 
 async def test_large_objects_come_in_small_parts(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more of history is in memory at a time than fits, and one object that is larger is recorded as well."""
-    monkeypatch.setattr("app.store.job_records.MOST_BYTES", 1_000)
+    monkeypatch.setattr("app.store.job_record_writer.MOST_BYTES", 1_000)
     for number in range(3):
         await create(registry, JOBS, a_job(f"pi{number}", {"annotations": {"large": "x" * 5_000}}))
         await objects.delete(registry, JOBS, "default", f"pi{number}", Demand(propagation="Background"))
     sizes = []
-    while part := await registry.store.job_records.next_history(1_000):
+    while part := await registry.store.job_record_writer.next_history(1_000):
         sizes.append(sum(len(each.body) for each in part.versions))
-        assert await registry.store.job_records.record(part, [], [])
+        assert await registry.store.job_record_writer.record(part, [], [])
 
     assert 5_000 < max(sizes) < 10_000
 

@@ -365,12 +365,12 @@ async def test_a_job_that_ended_before_the_first_controllers_came_is_told(regist
 
 async def test_what_is_not_told_yet_is_not_compacted(registry: Registry, webhooks: Webhooks) -> None:
     """Controllers that were away for longer than the history is kept tell of all that ended meanwhile."""
-    await JobRecorder(registry.store.job_records).run_once(registry.now())
+    await JobRecorder(registry.store.job_record_writer).run_once(registry.now())
     async with receiving() as receiver:
         await a_webhook(registry, receiver.url)
         await ends(registry)
         await objects.delete(registry, JOBS, "default", "pi", Demand(propagation="Background"))
-        await JobRecorder(registry.store.job_records).run_once(registry.now())
+        await JobRecorder(registry.store.job_record_writer).run_once(registry.now())
         await compact(registry.store.pool, timedelta(0))
 
         await Webhooks(registry).run()
