@@ -87,8 +87,8 @@ class Outputs(LogFiles):
 
     def size(self, key: ContainerKey) -> int:
         """Bytes on disk; 0 if it was not diverted."""
-        with suppress(FileNotFoundError):
-            return sum(each.stat().st_blocks * _BLOCK for each in os.scandir(self.folder(key).path))
+        with suppress(FileNotFoundError), os.scandir(self.folder(key).path) as entries:
+            return sum(each.stat().st_blocks * _BLOCK for each in entries)
         return 0
 
     def read(self, key: ContainerKey, offset: int, limit: int, *, over: bool) -> bytes | None:

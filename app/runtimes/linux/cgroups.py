@@ -194,8 +194,8 @@ def _entry(file: Path, name: str) -> int | None:
 
 
 def _names(folder: Path) -> list[str]:
-    with suppress(OSError):
-        return [entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+    with suppress(OSError), os.scandir(folder) as entries:
+        return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     return []
 
 

@@ -147,7 +147,7 @@ def short(diff_id: str) -> str:
 
 def _coming(folder: Path, seen: Collection[str]) -> list[Path]:
     found: list[Path] = []
-    with suppress(OSError):  # one is renamed when it is whole
-        names = (each for each in os.scandir(folder) if each.name.startswith(COMING) and each.name not in seen)
+    with suppress(OSError), os.scandir(folder) as entries:  # one is renamed when it is whole
+        names = (each for each in entries if each.name.startswith(COMING) and each.name not in seen)
         found.extend(Path(each.path) for each in names if each.stat().st_size >= WORTH_IT)
     return found
