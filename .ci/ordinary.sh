@@ -49,6 +49,7 @@ setup() {
     mkdir -p "$home/bin" "$checkout"
     link_programs
     copy_checkout
+    # The home, too: if the user is there without one, `mkdir` has made it, as root.
     if ((EUID == 0)); then chown "$user": "$home"; chown -R "$user": "$home/bin" "$checkout"; fi
     as_user make setup "PYTHON=$PYTHON"
     as_user .venv/bin/pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir build .
