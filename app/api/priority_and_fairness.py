@@ -186,7 +186,7 @@ class Fairness:
         metrics.add_collector("flow control", self._collect)
 
     def take_free(self, scope: Scope, user: User, width: int) -> bool:
-        """Return whether a request need not `take` its turn, as nearly always: there are free seats, or an agent asks."""
+        """Take free seats; False if there are too few: `take` waits for them. Agents need none."""
         if NODES in user.groups:
             return True
         seat = self._level_of(user).take_free(user.name, width)

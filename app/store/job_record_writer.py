@@ -253,8 +253,10 @@ class JobRecordWriter:
 
 
 def _version_to_record(row: asyncpg.Record) -> Version | None:
-    """Of a Job, a version that has ended or is deleted. Of a pod, the one with which it ended: by its phase, or by its deletion;
-    and those that tell of a restart before that.
+    """Return a version that may have to be recorded, else None.
+
+    Job: each version with a condition that ends it, and its deletion. Pod: the version in which its phase first is one that
+    ends it, or its deletion if it had none; before that, each version with a container that was restarted.
     """
     kind, revision, change, index, old_index, stored, recorded_at = row
     index, old_index, body = _contents(index, old_index, stored)

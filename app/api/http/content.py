@@ -3,8 +3,9 @@
 The routes of `app.api.resources` and `app.api.streams` call this. Errors are 400, 406, 413, 415 or 422.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
@@ -24,7 +25,7 @@ from app.api.http.content_negotiation import (
 from app.api.http.content_negotiation import BodyFormat as Form
 from app.api.http.headers import header_of
 from app.api.http.query import WriteOptions, first_value, query_of
-from app.api.http.response_shape import Clock, ResponseShape
+from app.api.http.response_shape import ResponseShape
 from app.api.resources import protobuf, tables
 from app.kinds.apiextensions.custom_resource_definition import KIND as DEFINITIONS
 from app.machinery.base import Kind, Object, Struct
@@ -169,7 +170,12 @@ def shape_of(request: Request, kind: Kind) -> ResponseShape:
 
 
 def object_response(
-    request: Request, kind: Kind, wire: bytes, now: Clock, code: int = 200, warnings: Iterable[str] = ()
+    request: Request,
+    kind: Kind,
+    wire: bytes,
+    now: Callable[[], datetime],
+    code: int = 200,
+    warnings: Iterable[str] = (),
 ) -> Response:
     """Return the response with one object in the negotiated form. `now` is called for the ages in a Table."""
     shape = shape_of(request, kind)
@@ -178,7 +184,12 @@ def object_response(
 
 
 def answer_response(
-    request: Request, kind: Kind, answer: Answer, now: Clock, code: int = 200, warnings: Iterable[str] = ()
+    request: Request,
+    kind: Kind,
+    answer: Answer,
+    now: Callable[[], datetime],
+    code: int = 200,
+    warnings: Iterable[str] = (),
 ) -> Response:
     """Return the response to a write, with its warnings after those given, and note its annotations for audit."""
     if answer.audit_annotations:

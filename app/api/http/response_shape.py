@@ -41,7 +41,6 @@ class _MetadataOnly(msgspec.Struct):
     metadata: msgspec.Raw
 
 
-Clock = Callable[[], datetime]
 _ENCODED = frozenset({"table", "partial", "partial-list", "protobuf"})  # forms that are not the stored bytes
 _METADATA_DECODER = msgspec.json.Decoder(_MetadataOnly)
 
@@ -87,7 +86,7 @@ class ResponseShape(NamedTuple):
         """Equal for shapes in which an object has the same bytes."""
         return self.kind.resource, self.kind.version, self.form, self.include
 
-    def encode_object(self, wire: bytes, now: Clock, *, columns: bool = True) -> bytes:
+    def encode_object(self, wire: bytes, now: Callable[[], datetime], *, columns: bool = True) -> bytes:
         """Encode one object; without `columns`, a Table omits its columnDefinitions, which the client has already."""
         if self.is_plain_json:
             return convert_from_stored(self.kind, wire)

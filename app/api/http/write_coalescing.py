@@ -2,8 +2,7 @@
 
 `app.api.http.connection` puts it below uvicorn, which writes head and body separately: two system calls, two wake-ups of the
 client. Answers to writes that one commit has made ready leave together: a client that is woken for each one costs the server
-more than the answers do. The answer to a read leaves with its first body: to hold many of them costs a GET a tenth, as their
-memory leaves the processor's caches meanwhile.
+more than the answers do. The answer to a read leaves with its first body: to hold it takes a tenth more CPU for each GET.
 """
 
 import asyncio

@@ -341,11 +341,8 @@ async def test_of_rows_that_are_refused_the_others_are_recorded(registry: Regist
 
     assert await records.record(part, [], rows)
 
-    assert {each.pod for each in (await registry.store.job_records.attempts({"u": "default"}, 10))["u"]} == {
-        "a",
-        "c",
-        "e",
-    }
+    found = (await registry.store.job_records.attempts({"u": "default"}, 10))["u"]
+    assert {each.pod for each in found} == {"a", "c", "e"}
 
 
 async def restart(registry: Registry, name: str, count: int, code: int) -> None:
