@@ -13,6 +13,14 @@ LONG_NAME = "a-long-name-" + "and-a-longer-one-" * 2 + "with-an-end"
 RECORDS = "/apis/history.jobplane.dev/v1/namespaces"
 LONG_IMAGE = "registry.internal.example.com:5000/pipelines/variant-calling@sha256:" + "0123456789abcdef" * 4
 
+# Notes, before the page is painted, whether the dialog that comes next is open.
+NOTE_FIRST_DIALOG = """() => new MutationObserver((_, observer) => {
+  const dialog = document.querySelector("dialog");
+  if (!dialog) return;
+  window.firstDialogIsOpen = dialog.open;
+  observer.disconnect();
+}).observe(document.body, { childList: true, subtree: true })"""
+
 
 def test_a_failed_attempt_is_told_with_the_next_one(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
     make_job(api, namespace, "flaky", "exitCode=3", backoffLimit=6)
@@ -132,6 +140,19 @@ def test_keys_open_the_yaml_and_the_log(viewer: Viewer, api: httpx.Client, names
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("l")
     expect(page.get_by_role("log")).to_contain_text("hello")
+
+
+def test_a_dialog_is_open_as_soon_as_it_is_in_the_page(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
+    make_job(api, namespace, "quick", "seconds=3600")
+    page = viewer.open(f"/jobs/{namespace}/quick")
+    expect(page.get_by_test_id("state")).to_have_text("Running")
+    for key, name in (("y", "quick as YAML"), ("?", "Keyboard shortcuts")):
+        page.evaluate(NOTE_FIRST_DIALOG)
+        page.keyboard.press(key)
+        expect(page.get_by_role("dialog", name=name)).to_be_visible()
+        assert page.evaluate("window.firstDialogIsOpen") is True
+        page.keyboard.press("Escape")
+        expect(page.locator("dialog")).to_have_count(0)
 
 
 def test_a_job_that_is_not_there_leads_to_the_history(viewer: Viewer, namespace: str) -> None:

@@ -1,7 +1,7 @@
 // Dialogs: an object as YAML, YAML to edit and submit, and a question before something is lost.
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { parse, stringify } from "yaml";
 
 interface DialogProps {
@@ -13,7 +13,8 @@ interface DialogProps {
 
 export function Dialog({ label, isWide, onClose, children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
+  // Before the next key: an effect after the paint would lose an Escape that comes in between.
+  useLayoutEffect(() => dialog.current?.showModal(), []);
   return (
     <dialog ref={dialog} class={isWide ? "dialog wide-dialog" : "dialog"} aria-label={label} onClose={onClose}>
       <h2>{label}</h2>

@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { useLocation } from "wouter-preact";
+import { Dialog } from "./dialogs";
 
 const SECTIONS: Record<string, [string, string]> = {
   c: ["/", "Cluster"],
@@ -22,7 +23,6 @@ export function Shortcuts() {
   const [, go] = useLocation();
   const isOpen = useSignal(false);
   const isGoing = useRef(false);
-  const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
       if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -37,13 +37,9 @@ export function Shortcuts() {
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
   }, [go]);
-  useEffect(() => {
-    if (isOpen.value) dialog.current?.showModal();
-  }, [isOpen.value]);
   if (!isOpen.value) return null;
   return (
-    <dialog ref={dialog} class="dialog" aria-label="Keyboard shortcuts" onClose={() => (isOpen.value = false)}>
-      <h2>Keyboard shortcuts</h2>
+    <Dialog label="Keyboard shortcuts" onClose={() => (isOpen.value = false)}>
       <dl class="keys">
         <Key keys="/">search</Key>
         <Key keys="j k">next, previous row</Key>
@@ -66,7 +62,7 @@ export function Shortcuts() {
       <form method="dialog">
         <button type="submit">Close</button>
       </form>
-    </dialog>
+    </Dialog>
   );
 }
 
