@@ -6,7 +6,7 @@ Kubernetes' paths are one ASGI application behind the same middleware. Nothing h
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
@@ -64,6 +64,7 @@ def create_app(
     provider: IdentityProvider | None = None,
     audit: Audit | None = None,
     require_node_certificates: bool = False,
+    take_in_tokens: Callable[[], Awaitable[None]] | None = None,
 ) -> Application:
     """The application of one API process.
 
@@ -72,9 +73,10 @@ def create_app(
     provider:  who issues ID tokens besides this API; none without OIDC.
     audit:     what makes events of requests; None: audit is off.
     require_node_certificates: refuse agents that show no client certificate of their node.
+    take_in_tokens: accepts tokens that files have got meanwhile, before one is looked up.
     """
     authenticator = Authenticator(
-        StoredTokens(registry),
+        StoredTokens(registry, take_in_tokens),
         time.monotonic,
         provider=provider,
         now=registry.now,

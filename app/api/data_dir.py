@@ -1,12 +1,14 @@
 """Data folder of an API process: tokens in files, the kubeconfig, its certificate.
 
 `serve` prepares it before the first request, and runs its periodic tasks until the end. Files tell nobody that they changed,
-so they are looked at every second; the certificate's end is looked at every few hours.
+so they are looked at every second; the certificate's end is looked at every few hours. Token files are looked at before each
+look-up of a token, too: the agent of `jobplane up` uses a new token at once.
 """
 
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -59,6 +61,11 @@ class DataDir:
         """Keep tokens and kubeconfig once, before the first request."""
         await self._tokens.keep()
 
+    async def take_in_tokens(self) -> None:
+        """Accept tokens that have just been written to the files. The next look tries again what cannot be read or written."""
+        with suppress(OSError):
+            await self._tokens.take_in()
+
     async def run(self, context: ssl.SSLContext | None, changed: Callable[[Origin], None]) -> None:
         """Run until cancelled. `changed` gets the origin of this process whenever its certificate is another."""
         renewal = CertificateRenewal(self._settings)
@@ -89,6 +96,7 @@ class TokenReload:
         self._registry, self._settings, self._authority = registry, settings, authority
         self._paths = (settings.data_dir / ADMIN, settings.data_dir / AGENT)
         self._stamps = _stamps(*self._paths)
+        self._lock = asyncio.Lock()
         self.has_kubeconfig = False
 
     async def keep(self, overlap: timedelta | None = None) -> None:
@@ -97,13 +105,17 @@ class TokenReload:
         self.has_kubeconfig = write_kubeconfig(self._settings, self._authority)
 
     async def run_once(self, _: datetime) -> dict[str, int]:
-        found = _stamps(*self._paths)
-        if found == self._stamps:
-            return {}
-        await self.keep(AGENT_OVERLAP)
-        self._stamps = found
-        logger.info("accepting rotated tokens", path=str(self._settings.data_dir))
+        await self.take_in()
         return {}
+
+    async def take_in(self) -> None:
+        """Accept the tokens in the files if any is another one; return when they are accepted, whoever has done it."""
+        async with self._lock:
+            found = _stamps(*self._paths)
+            if found != self._stamps:
+                await self.keep(AGENT_OVERLAP)
+                self._stamps = found
+                logger.info("accepting rotated tokens", path=str(self._settings.data_dir))
 
 
 class CertificateRenewal:

@@ -129,7 +129,13 @@ async def serve(
         else None
     )
     app = create_app(
-        registry, data_dir.origin(), data_dir.authority, trusted.providers, audit, settings.require_node_certificates
+        registry,
+        data_dir.origin(),
+        data_dir.authority,
+        trusted.providers,
+        audit,
+        settings.require_node_certificates,
+        data_dir.take_in_tokens,
     )
     config = uvicorn.Config(
         app,

@@ -1,7 +1,7 @@
 """Bearer tokens: issues them and looks them up in the store, which holds only their digests."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -12,12 +12,14 @@ from app.registry.verbs.objects import Registry, find
 
 
 class StoredTokens(Tokens):
-    """Looks up tokens in the database, for the authenticator."""
+    """Looks up tokens in the database, for the authenticator. `take_in` puts those there that files have got meanwhile."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(self, registry: Registry, take_in: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._registry, self._take_in = registry, take_in
 
     async def lookup(self, digest: str) -> User | None:
+        if self._take_in is not None:
+            await self._take_in()
         found = await self._registry.tokens.holder(bytes.fromhex(digest), self._registry.now())
         if found is None:
             return None
