@@ -16,7 +16,7 @@ from app.main.cli_database import dsn_of, open_database, open_with_keys
 from app.main.cli_errors import CommandError, ConfigError, ended, text_of
 from app.main.cli_examples import examples
 from app.main.cli_kubeconfig import kubeconfig
-from app.main.cli_migration import migrate_apart
+from app.main.cli_migration import migrate_apart, start_migration
 from app.main.cli_nodes import nodes, span
 from app.main.cli_options import (
     CaFile,
@@ -42,7 +42,15 @@ from app.main.cli_options import (
     with_oidc_options,
 )
 from app.main.cli_page import page
-from app.main.cli_process import follow_parent, now, run_fast, run_until_signal, serving_metrics, wait_for_file
+from app.main.cli_process import (
+    follow_parent,
+    has_parent,
+    now,
+    run_fast,
+    run_until_signal,
+    serving_metrics,
+    wait_for_file,
+)
 from app.main.cli_secrets import secrets
 from app.main.cli_systemd import systemd
 from app.main.cli_tokens import create, listed, revoke, rotate
@@ -197,6 +205,8 @@ def api(
 
 
 async def _api(made: Settings, migrate: bool) -> None:
+    dsn = dsn_of(made)
+    migration = await start_migration(made, dsn) if migrate else None  # before this process loads what it needs
     from app.api.audit.audit_log import AuditSettingError, open_audit
     from app.api.http.listening_sockets import ListenError, bind_sockets
     from app.api.serve import serve, trusted_providers
@@ -209,7 +219,6 @@ async def _api(made: Settings, migrate: bool) -> None:
             )
             await serve(registry, made, sockets, trusted, audit_log)
 
-    dsn = dsn_of(made)
     try:
         trusted = trusted_providers(made, now)
     except ValueError as error:
@@ -220,7 +229,7 @@ async def _api(made: Settings, migrate: bool) -> None:
     except (AuditSettingError, ListenError) as error:
         raise ConfigError(str(error)) from error
     if migrate:
-        await _run_despite_outages(dsn, lambda: migrate_apart(made, dsn), migrated=False)
+        await _run_despite_outages(dsn, lambda: migrate_apart(made, dsn, migration), migrated=False)
     await _run_despite_outages(dsn, work)
 
 
@@ -308,8 +317,11 @@ def migrate(database_url: DatabaseUrl = None, log_format: Logs = None) -> None:
 
 
 async def _migrate(dsn: str) -> None:
+    from app.store.schema.migrate import load_tools
     from app.store.schema.migrate import migrate as upgrade
 
+    if has_parent():  # the API found work to do, or the database is still being made
+        load_tools()
     await _run_despite_outages(dsn, lambda: upgrade(dsn), migrated=False)
 
 

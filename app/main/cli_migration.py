@@ -5,6 +5,9 @@ Alembic and SQLAlchemy would otherwise stay in the memory of the API for as long
 
 import asyncio
 import os
+from asyncio.subprocess import Process
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import typer
 
@@ -14,15 +17,37 @@ from app.settings import Settings, variable
 from jobplane.program import command
 
 
-async def migrate_apart(made: Settings, dsn: str) -> None:
-    """Run `jobplane migrate` if the schema is not current. Raises typer.Exit with its code, after its message, if it fails."""
+async def start_migration(made: Settings, dsn: str) -> Process | None:
+    """Start `jobplane migrate` if `jobplane up` still makes the database: it loads its tools meanwhile, for half a second."""
+    return await _start(made, dsn) if _is_being_made(dsn) else None
+
+
+async def migrate_apart(made: Settings, dsn: str, child: Process | None = None) -> None:
+    """Run `jobplane migrate` if the schema is not current. Raises typer.Exit with its code, after its message, if it fails.
+
+    child: what `start_migration` returned.
+    """
     from app.store.schema.migrate import is_current
 
-    if await is_current(dsn):
-        return
-    child = await asyncio.create_subprocess_exec(*command("app.main.cli"), "migrate", env=_environment(made, dsn))
+    if child is None:
+        if await is_current(dsn):
+            return
+        child = await _start(made, dsn)
     if code := await child.wait():
         raise typer.Exit(max(code, 1))
+
+
+def _is_being_made(dsn: str) -> bool:
+    """Return whether the folder of the database's socket is not there yet, which is its data folder."""
+    try:
+        folder = parse_qs(urlsplit(dsn).query).get("host", [""])[0]
+    except ValueError:  # no URL: who connects says so
+        return False
+    return folder.startswith("/") and not Path(folder).exists()
+
+
+async def _start(made: Settings, dsn: str) -> Process:
+    return await asyncio.create_subprocess_exec(*command("app.main.cli"), "migrate", env=_environment(made, dsn))
 
 
 def _environment(made: Settings, dsn: str) -> dict[str, str]:

@@ -73,7 +73,7 @@ async def reachable(dsn: str, *, migrated: bool = True) -> None:
         if loop.time() >= quiet_until:
             logger.warning("waiting for the database", address=place_of(dsn), error=problem)
         await asyncio.sleep(pause)
-        pause = min(pause * 1.5, _LONGEST)
+        pause = min(pause * 1.1, _LONGEST)
 
 
 async def despite_outages(
