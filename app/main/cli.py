@@ -320,7 +320,7 @@ async def _migrate(dsn: str) -> None:
     from app.store.schema.migrate import load_tools
     from app.store.schema.migrate import migrate as upgrade
 
-    if has_parent():  # the API found work to do, or the database is still being made
+    if has_parent():  # started by the API: there is probably something to migrate
         load_tools()
     await _run_despite_outages(dsn, lambda: upgrade(dsn), migrated=False)
 

@@ -18,7 +18,7 @@ from jobplane.program import command
 
 
 async def start_migration(made: Settings, dsn: str) -> Process | None:
-    """Start `jobplane migrate` if `jobplane up` still makes the database: it loads its tools meanwhile, for half a second."""
+    """Start `jobplane migrate` if the database is not there yet: it loads Alembic while `jobplane up` runs initdb."""
     return await _start(made, dsn) if _is_being_made(dsn) else None
 
 
@@ -38,10 +38,14 @@ async def migrate_apart(made: Settings, dsn: str, child: Process | None = None) 
 
 
 def _is_being_made(dsn: str) -> bool:
-    """Return whether the folder of the database's socket is not there yet, which is its data folder."""
+    """Return whether the folder of the database's socket is missing.
+
+    With a short path that is the data folder, so initdb has not ended. Where the path is too long for a socket, the folder is
+    made at each start: the migration then starts early for nothing, and ends once it finds the schema current.
+    """
     try:
         folder = parse_qs(urlsplit(dsn).query).get("host", [""])[0]
-    except ValueError:  # no URL: who connects says so
+    except ValueError:  # not a URL: `reachable` reports it
         return False
     return folder.startswith("/") and not Path(folder).exists()
 

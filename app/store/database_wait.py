@@ -15,6 +15,7 @@ from app.structured_logging import Logger
 logger = Logger(__name__)
 _PAUSE = 0.05
 _LONGEST = 1.0
+_GROWTH = 1.1  # slow: a database that initdb makes is there within a second, and a start waits for it
 _QUIET, _QUIET_STARTING = 2.0, 30.0  # seconds
 _PORT = re.compile(r":\d+$")
 
@@ -73,7 +74,7 @@ async def reachable(dsn: str, *, migrated: bool = True) -> None:
         if loop.time() >= quiet_until:
             logger.warning("waiting for the database", address=place_of(dsn), error=problem)
         await asyncio.sleep(pause)
-        pause = min(pause * 1.1, _LONGEST)
+        pause = min(pause * _GROWTH, _LONGEST)
 
 
 async def despite_outages(

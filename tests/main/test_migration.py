@@ -1,4 +1,4 @@
-"""The migration that `jobplane up` has done in a process of its own: when it starts, and what it loads beforehand."""
+"""Migration of the database in a process of its own: when it starts early, and what it loads before the database is there."""
 
 import os
 import subprocess
@@ -18,10 +18,10 @@ async def test_no_migration_starts_early_where_the_database_is_there_or_elsewher
     assert await start_migration(Settings(data_dir=tmp_path), dsn) is None
 
 
-async def test_a_migration_waits_for_the_database_that_is_still_made(tmp_path: Path) -> None:
+async def test_a_migration_starts_early_where_the_database_is_missing(tmp_path: Path) -> None:
     child = await start_migration(Settings(data_dir=tmp_path), f"postgresql:///x?host={tmp_path}/made&port=none")
     assert child
-    assert await child.wait() == os.EX_CONFIG  # it began, and read the port
+    assert await child.wait() == os.EX_CONFIG  # it started, and refused the port
 
 
 def test_the_tools_of_a_migration_are_all_that_it_loads(empty: str) -> None:
