@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.audit.annotations import annotate_refusal
-from app.api.audit.middleware import Audit, AuditMiddleware
+from app.api.audit.auditor import Audit, Auditor
 from app.api.auth.authenticator import Authenticator, IdentityProvider
 from app.api.auth.client_certificates import ClientCertificates
 from app.api.auth.tokens import StoredTokens
@@ -28,9 +28,9 @@ from app.api.direct_route import DirectMiddleware
 from app.api.documents import Documents
 from app.api.http import errors
 from app.api.http.fd_exhaustion import FileDescriptorWatch
-from app.api.middleware import NODES, KubernetesMiddleware, StopMiddleware
+from app.api.middleware import NODES, KubernetesMiddleware, RequestMiddleware, StopMiddleware
 from app.api.priority_and_fairness import Fairness
-from app.api.request_metrics import MetricsMiddleware, RequestMetrics
+from app.api.request_metrics import RequestMetrics
 from app.api.resources import version
 from app.api.resources.kubernetes import Kubernetes
 from app.api.routers import agents, docs, ui
@@ -104,10 +104,8 @@ def create_app(
         # Otherwise each request asks whether an OpenTelemetry provider is set, for 5 % of what a GET takes.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    front: ASGIApp = StopMiddleware(KubernetesMiddleware(app.answer_itself, kubernetes))
-    if audit:
-        front = AuditMiddleware(front, audit, registry.metrics)
-    app.front = MetricsMiddleware(front, metrics)
+    front = StopMiddleware(KubernetesMiddleware(app.answer_itself, kubernetes))
+    app.front = RequestMiddleware(front, metrics, Auditor(audit, registry.metrics) if audit else None)
     app.state.registry, app.state.authenticator, app.state.authority = registry, authenticator, authority
     app.state.audit = audit
     app.state.streams = set()  # tasks of the open streams: the server cancels them before it stops

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Path
 from starlette.requests import Request
 
-from app.api.audit.middleware import note_action
+from app.api.audit.auditor import note_action
 from app.api.auth import impersonation
 from app.api.auth.authenticator import Action, User, check, check_path, path_refusal
 from app.api.streams.revocation import StreamAccess

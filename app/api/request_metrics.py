@@ -1,20 +1,17 @@
 """Numbers of requests, under apiserver's names: how many, how long they take, how many are being served.
 
-`MetricsMiddleware` sees every request; Kubernetes' paths note in the scope what a request is about (`note_target`), because they
-have parsed it. Long-running requests (watches, logs, exec) count as such, and have no duration.
+`app.api.middleware` counts every request here; Kubernetes' paths note in the scope what a request is about (`note_target`),
+because they have parsed it. Long-running requests (watches, logs, exec) count as such, and have no duration.
 """
 
-import time
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import count
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from app.api.resources.routes import RequestInfo
 from app.metrics.instruments import Family, family
 from app.metrics.registry import MetricsRegistry
-from app.registry.uids import new_uid
 
 Target = tuple[str, str, str, str, str, str, str]
 """Verb, "All" for a dry run, group, version, resource, subresource, scope: the labels of a request."""
@@ -59,6 +56,14 @@ class RequestMetrics:
         samples = [({"request_kind": kind}, count) for kind, count in self.inflight.items()]
         return [family("apiserver_current_inflight_requests", help_, "gauge", samples)]
 
+    def count_answered(self, scope: Scope, code: int, seconds: float) -> None:
+        """Count a request that has ended. `code`: of its answer, 0 without one."""
+        target: Target = scope.get("target") or _target_of_route(scope)
+        answered = str(code) if code else _HANDED_OVER if target[0] == "CONNECT" else _UNANSWERED
+        self.requests.inc(*target, _COMPONENT, answered)
+        if target[0] not in _LONG_RUNNING:
+            self.durations.observe(seconds, *target, _COMPONENT)
+
     @contextmanager
     def count_open(self, scope: Scope) -> Iterator[None]:
         """Count a long-running request as open, and not as in flight, until the context ends."""
@@ -97,44 +102,6 @@ def note_target(scope: Scope, found: RequestInfo, verb: str) -> None:
 
 def _dry_run(scope: Scope) -> str:
     return "All" if b"dryRun=All" in scope["query_string"] else ""
-
-
-class MetricsMiddleware:
-    """Counts each request when it has been answered, and gives the answer its Audit-Id.
-
-    Plain ASGI, without a task or a coroutine for each message.
-    """
-
-    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
-        self._app, self._metrics = app, metrics
-        # An Audit-Id is a UUID that no other process gives out: to make a random one takes five times as long.
-        self._audit_prefix, self._numbers = new_uid()[:24].encode(), count(1)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        metrics, kind, code = self._metrics, kind_of(scope["method"]), 0
-
-        def note_code(message: Message) -> Awaitable[None]:
-            nonlocal code
-            if not code and message["type"] == "http.response.start":
-                code = message["status"]
-                message["headers"] = [*message["headers"], (b"audit-id", audit_id)]
-            return send(message)
-
-        audit_id = scope["audit_id"] = self._audit_prefix + b"%012x" % next(self._numbers)
-        began = time.perf_counter()
-        metrics.inflight[kind] += 1
-        try:
-            await self._app(scope, receive, note_code)
-        finally:
-            metrics.inflight[kind] -= 1
-            target: Target = scope.get("target") or _target_of_route(scope)
-            answered = str(code) if code else _HANDED_OVER if target[0] == "CONNECT" else _UNANSWERED
-            metrics.requests.inc(*target, _COMPONENT, answered)
-            if target[0] not in _LONG_RUNNING:
-                metrics.durations.observe(time.perf_counter() - began, *target, _COMPONENT)
 
 
 def _target_of_route(scope: Scope) -> Target:

@@ -18,8 +18,8 @@ from starlette.datastructures import State
 
 from app.api.app import create_app
 from app.api.audit.audit_log import OpenAudit
+from app.api.audit.auditor import Audit
 from app.api.audit.event_buffer import EventBuffer
-from app.api.audit.middleware import Audit
 from app.api.auth.authenticator import MASTERS, IdentityProvider, User
 from app.api.auth.signin_codes import CODE_LIFE, create_code, signin_link
 from app.api.data_dir import DataDir

@@ -17,7 +17,7 @@ from websockets.asyncio.client import connect
 from app.agent.clock import WallClock
 from app.agent.streams import CallHandler
 from app.api.app import create_app
-from app.api.audit.middleware import Audit
+from app.api.audit.auditor import Audit
 from app.api.auth import certificates
 from app.api.auth.authenticator import MASTERS, NODES, User
 from app.api.auth.tokens import issue

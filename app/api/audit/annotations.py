@@ -1,7 +1,7 @@
 """Annotations of a request's audit events, such as `pod-security.kubernetes.io/audit-violations`.
 
 Noted in the request's scope by whatever answers it: `content` for what was admitted, `kubernetes` and `app` for refusals.
-`middleware` puts them into the events.
+`auditor` puts them into the events.
 """
 
 from collections.abc import Mapping

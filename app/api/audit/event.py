@@ -1,6 +1,6 @@
 """Audit events: what is known of a request, as one line of JSON: kind Event of audit.k8s.io/v1.
 
-`middleware` makes a `Record`, which costs about a microsecond; `encode` makes the line of it, which costs ten. What a record
+`auditor` makes a `Record`, which costs about a microsecond; `encode` makes the line of it, which costs ten. What a record
 refers to does not change any more. Pure. Source: k8s.io/apiserver/pkg/apis/audit/v1.
 """
 

@@ -1,6 +1,6 @@
 """Event buffer: audit events on their way to the log, in memory and bounded. A thread writes them ten times a second.
 
-`middleware` puts records in. They are encoded a few together, which takes half of what one at a time would, and soon: a record
+`auditor` puts records in. They are encoded a few together, which takes half of what one at a time would, and soon: a record
 keeps what its request was made of, and the next requests would run in memory that no cache knows. The event loop does that: a
 thread would contend for the interpreter, and requests wait for it. Only events with large bodies are encoded in the thread. When
 the log cannot be written, such as when its disk is full, the events stay, and writing is tried again every second. Once the

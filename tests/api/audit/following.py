@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from app.api.app import create_app
+from app.api.audit.auditor import Audit
 from app.api.audit.event_buffer import EventBuffer, Mode
-from app.api.audit.middleware import Audit
 from app.api.audit.policy import DEFAULT, read_policy
 from app.api.streams.agent_calls import Origin
 from app.registry.verbs.objects import Registry

@@ -8,7 +8,7 @@ import httpx
 
 from app.registry.verbs.objects import Registry
 from tests.api.audit.following import EVERYTHING, Audited, audited
-from tests.api.audit.test_middleware import clients
+from tests.api.audit.test_auditor import clients
 from tests.registry.admission.test_policies import a_binding, a_policy
 
 BASE = "/api/v1/namespaces"

@@ -1,22 +1,21 @@
-"""ASGI middleware of audit: follows each request, and puts its events into the buffer when its answer begins and ends.
+"""Auditor: follows each request, and puts its events into the buffer when its answer begins and ends.
 
-`app.api.app` puts it around everything that answers. What a request is about is noted in its scope on the way: `note_action` by
-whatever authorizes, the user and the credential by `app.api.auth.impersonation`, annotations by `annotations`.
+`app.api.middleware` tells it of every request and answer. What a request is about is noted in its scope on the way: `note_action`
+by whatever authorizes, the user and the credential by `app.api.auth.impersonation`, annotations by `annotations`.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope
 
 from app.api.audit.annotations import KEY
 from app.api.audit.event import Record
 from app.api.audit.event_buffer import EventBuffer
 from app.api.audit.policy import CompiledPolicy, Level, Stage, is_always_audited
 from app.api.auth.authenticator import User
-from app.api.http import errors
 from app.client.protocol import BASE
 from app.metrics.instruments import Counter
 from app.metrics.registry import MetricsRegistry
@@ -47,79 +46,75 @@ def note_action(scope: Scope, action: Action, version: str) -> None:
     """Note what a request is about, before it is authorized. `version`: that of the API, such as v1."""
     scope["action"] = action
     scope["api_version"] = version
-    follower: _Exchange | None = scope.get("audit")
-    if follower is not None:
-        follower.receive_action()
+    followed: AuditedRequest | None = scope.get("audit")
+    if followed is not None:
+        followed.receive_action()
 
 
-class AuditMiddleware:
-    """Makes the events of every HTTP request."""
+class Auditor:
+    """Follows the requests of one API process."""
 
-    def __init__(self, app: ASGIApp, audit: Audit, metrics: MetricsRegistry) -> None:
-        self._app, self._audit = app, audit
+    def __init__(self, audit: Audit, metrics: MetricsRegistry) -> None:
+        self._audit = audit
         self._rejected: Counter = metrics.counter(
             "apiserver_audit_requests_rejected_total", "Requests that were refused, as the audit log took no event."
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        audit = self._audit
-        exchange = _Exchange(audit, scope, send)
-        if audit.buffer.is_full and audit.buffer.mode == "blocking" and not await self._has_room(scope["path"]):
-            self._rejected.inc()
-            await errors.response(errors.unavailable("the audit log cannot be written, try again"))(
-                scope, receive, send
-            )
-            return
-        scope["audit"] = exchange
-        if audit.policy.has_bodies:
-            receive = exchange.keep_request(receive)
+    @property
+    def may_block(self) -> bool:
+        """Return whether requests wait now, until the log takes events again."""
+        return self._audit.buffer.is_full and self._audit.buffer.mode == "blocking"
+
+    async def wait_for_room(self, path: str) -> bool:
+        """Wait some seconds for room for the events of a request; return whether there is. Agents and probes never wait."""
+        if path.startswith(_NEVER_WAIT) or await self._audit.buffer.wait_for_room(self._audit.wait_seconds):
+            return True
+        self._rejected.inc()
+        return False
+
+    def follow(self, scope: Scope) -> "AuditedRequest":
+        """Follow a request that has just arrived."""
+        followed = AuditedRequest(self._audit, scope)
+        if not self._audit.policy.omits_receipt:
+            scope["audit"] = followed
         if "extensions" in scope:
-            exchange.follow_upgrade()
-        try:
-            await self._app(scope, receive, exchange.send)
-        finally:
-            exchange.complete()
-            del scope[
-                "audit"
-            ]  # a cycle would keep the request until the garbage collector comes, which a GET pays a third for
-
-    async def _has_room(self, path: str) -> bool:
-        return path.startswith(_NEVER_WAIT) or await self._audit.buffer.wait_for_room(self._audit.wait_seconds)
+            followed.follow_upgrade()
+        return followed
 
 
-class _Exchange:
-    """One request and its answer."""
+class AuditedRequest:
+    """One request and its answer. Call `begin_response` and `complete` once each."""
 
     _code = 0
     _refusal = _request = _answer = b""
     _was_received = False
 
-    def __init__(self, audit: Audit, scope: Scope, send: Send) -> None:
-        self._audit, self._scope, self._send = audit, scope, send
+    def __init__(self, audit: Audit, scope: Scope) -> None:
+        self._audit, self._scope = audit, scope
         self._began = audit.clock()
 
-    def send(self, message: Message) -> Awaitable[None]:
-        """Send a part of the answer; note its code, and what an event may have of its body."""
-        if not self._code:
-            if message["type"] == "http.response.start":
-                self._code = message["status"]
-                target = self._scope.get("target")
-                if self._code < 400 and target is not None and target[0] in _LONG_RUNNING:
-                    self._put("ResponseStarted")
-        elif self._code >= 400:
-            if not self._refusal:
-                self._refusal = message.get("body", b"")[:_LONGEST_REFUSAL]
-        elif self._audit.policy.has_answers:
-            self._keep_answer(message.get("body", b""))
-        return self._send(message)
+    @property
+    def wants_body(self) -> bool:
+        """Return whether the body of the request goes through `keep_request`."""
+        return self._audit.policy.has_bodies
 
-    def _keep_answer(self, body: bytes) -> None:
+    def begin_response(self, code: int) -> bool:
+        """Note the status code; return whether the parts of the answer's body go through `keep_body`."""
+        self._code = code
+        if code >= 400:
+            return True
         target = self._scope.get("target")
-        is_long_running = target is not None and target[0] in _LONG_RUNNING
-        if not is_long_running and len(self._answer) + len(body) <= LONGEST_BODY:
+        if target is not None and target[0] in _LONG_RUNNING:
+            self._put("ResponseStarted")
+            return False
+        return self._audit.policy.has_answers
+
+    def keep_body(self, message: Message) -> None:
+        """Keep what an event may have of a part of the answer's body."""
+        body: bytes = message.get("body", b"")
+        if self._code >= 400:
+            self._refusal = self._refusal or body[:_LONGEST_REFUSAL]
+        elif len(self._answer) + len(body) <= LONGEST_BODY:
             self._answer += body
 
     def keep_request(self, receive: Receive) -> Receive:
@@ -156,6 +151,8 @@ class _Exchange:
 
     def complete(self) -> None:
         """Put the event of a request that has ended; before it that of its receipt, if nobody got to know what it was about."""
+        # A cycle would keep the request until the garbage collector comes, which a GET pays a third for.
+        self._scope.pop("audit", None)
         if not self._was_received and not self._audit.policy.omits_receipt:
             self._put("RequestReceived")
         self._put("ResponseComplete")

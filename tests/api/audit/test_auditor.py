@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from app.api.audit.auditor import Audit
 from app.api.audit.event_buffer import EventBuffer
-from app.api.audit.middleware import Audit
 from app.api.audit.policy import DEFAULT, read_policy
 from app.api.auth.authenticator import AUTHENTICATED, MASTERS, User
 from app.api.auth.tokens import issue
