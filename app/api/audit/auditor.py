@@ -194,7 +194,7 @@ class AuditedRequest:
                 received=self._began,
                 at=audit.clock(),
                 annotations=scope.get(KEY) or _NOTHING,
-                created=scope.get("created", b""),
+                created=scope.get("created"),
                 refusal=self._refusal,
                 request=self._request if level >= Level.REQUEST else b"",
                 response=self._answer if level == Level.REQUEST_RESPONSE else b"",

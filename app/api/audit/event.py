@@ -18,6 +18,7 @@ from app.api.audit.policy import API_VERSION, LEVELS, Level, has_secrets
 from app.api.auth.authenticator import MASTERS, User
 from app.machinery.struct import Struct
 from app.plans.admission.rbac import Action, Grant
+from app.registry.verbs.objects import Created
 
 _LONGEST_URI = 8 << 10
 _LONGEST_AGENT = 1024
@@ -37,7 +38,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     user:     who sent the request; None if nobody is known. acting_user: as whom it was authorized.
     grant:    the rule that allowed it; None if fixed rights did.
-    created:  the object that was created, as it is stored; empty if none was.
+    created:  what the object got that was created; None if none was.
     refusal:  the body of a refusal.
     request, response: bodies for levels that have them.
     """
@@ -59,7 +60,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     received: float
     at: float
     annotations: Mapping[str, str]
-    created: bytes = b""
+    created: Created | None = None
     refusal: bytes = b""
     request: bytes = b""
     response: bytes = b""
@@ -68,7 +69,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """About how many bytes it holds."""
-        return _SIZE + len(self.created) + len(self.refusal) + len(self.request) + len(self.response)
+        return _SIZE + len(self.refusal) + len(self.request) + len(self.response)
 
 
 class UserInfo(Struct):
@@ -120,17 +121,6 @@ class Event(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
     annotations: Mapping[str, str] = {}
 
 
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _Created(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
-
-
 class _Refusal(msgspec.Struct):
     message: str = ""
     reason: str = ""
@@ -138,7 +128,6 @@ class _Refusal(msgspec.Struct):
 
 _NOTHING: Mapping[str, str] = {}
 _ENCODER = msgspec.json.Encoder()
-_CREATED = msgspec.json.Decoder(_Created)
 _REFUSAL = msgspec.json.Decoder(_Refusal)
 
 
@@ -179,26 +168,17 @@ def _user_info(user: User) -> UserInfo:
 
 def _reference(record: Record, action: Action) -> ObjectReference:
     """The object of a request. One that was created has the name, UID and revision that it got."""
-    made = _read_created(record.created).metadata
+    name, uid, revision = record.created or (action.name, "", 0)
     return ObjectReference(
         resource=action.resource,
         namespace=action.namespace,
-        name=made.name or action.name,
-        uid=made.uid,
+        name=name,
+        uid=uid,
         api_group=action.group,
         api_version=record.version,
-        resource_version=made.resource_version,
+        resource_version=str(revision) if revision else "",
         subresource=action.subresource,
     )
-
-
-def _read_created(body: bytes) -> _Created:
-    if not body:
-        return _Created()
-    try:
-        return _CREATED.decode(body)
-    except msgspec.MsgspecError:
-        return _Created()
 
 
 def _status(record: Record) -> Status:

@@ -57,7 +57,7 @@ async def _create(registry: Registry, request: Request, found: RequestInfo) -> R
     made = await objects.create(
         registry, stored, found.namespace or "", obj, by=by, dry_run=options.is_dry_run, size=size
     )
-    request.scope["created"] = made.body
+    request.scope["created"] = made.created
     return content.answer_response(request, found.kind, made, registry.now, 201, decoded.warnings)
 
 

@@ -153,7 +153,7 @@ async def rerun_job(
     options = create_options(query_of(request))
     by = writer(registry, request, options)
     answer = await objects.create(registry, JOBS, namespace, made.object, by=by, dry_run=options.is_dry_run, size=size)
-    request.scope["created"] = answer.body
+    request.scope["created"] = answer.created
     return answer_response(request, JOBS, answer, registry.now, 201, made.warnings)
 
 

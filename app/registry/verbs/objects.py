@@ -38,12 +38,21 @@ _TRIES = 8
 Edit = Callable[[Object], Object]
 
 
+class Created(NamedTuple):
+    """What an object got when it was created. `revision`: 0 in a dry run."""
+
+    name: str
+    uid: str
+    revision: int
+
+
 class Answer(NamedTuple):
     """An object's bytes as sent, what the client should be warned of, and what an audit log should note."""
 
     body: bytes
     warnings: tuple[str, ...] = ()
     audit_annotations: Mapping[str, str] | None = None
+    created: Created | None = None
 
 
 def get(registry: Registry, kind: Kind, namespace: str, name: str) -> Coroutine[Any, Any, StoredObject | None]:
@@ -130,12 +139,10 @@ async def _create_once(
         if rules.policies or calls:
             draft = await _review_draft(registry, kind, draft, dry_run)
         if not calls:
-            body = await _store_new(registry, kind, draft, dry_run)
-            return Answer(body, draft.warnings, draft.audit_annotations)
+            return await _store_new(registry, kind, draft, dry_run)
     async with admission.lock(namespace, rules):
         draft = await _charge(registry, kind, draft)
-        body = await _store_new(registry, kind, draft, dry_run)
-        return Answer(body, draft.warnings, draft.audit_annotations)
+        return await _store_new(registry, kind, draft, dry_run)
 
 
 class _Request(NamedTuple):
@@ -212,18 +219,23 @@ def _draft(kind: Kind, namespace: str, sent: _Request, now: datetime, rules: Rul
     return _Draft(write_of(kind, made, "A"), charged, warnings, review.audit_annotations)
 
 
-async def _store_new(registry: Registry, kind: Kind, draft: _Draft, dry_run: bool) -> bytes:
+async def _store_new(registry: Registry, kind: Kind, draft: _Draft, dry_run: bool) -> Answer:
     write = check_size(draft.write)
     writes = [await registry.converter.convert_write(kind, write), *_places(kind, write.key.namespace)]
     if dry_run:
         await _check_new(registry, kind, writes)
-        return write.body
+        return _answer(draft, write.body, 0)
     writes += [write_of(QUOTA, each.object, "M", each.old) for each in draft.charged]
     try:
         revision = (await registry.store.commit(writes))[0]
     except Conflict as conflict:
         raise await _creation_error(registry, kind, write.key, conflict) from conflict
-    return versioned(write.body, revision)
+    return _answer(draft, versioned(write.body, revision), revision)
+
+
+def _answer(draft: _Draft, body: bytes, revision: int) -> Answer:
+    created = Created(draft.write.key.name, draft.write.uid, revision)
+    return Answer(body, draft.warnings, draft.audit_annotations, created)
 
 
 def _places(kind: Kind, namespace: str) -> Iterator[Write]:
