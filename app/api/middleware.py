@@ -62,11 +62,13 @@ class RequestMiddleware:
         try:
             if (auditor := self._auditor) is None:
                 await self._app(scope, receive, note_message)
-            elif auditor.may_block and not await auditor.wait_for_room(scope["path"]):
+            elif auditor.buffer.is_full and not await auditor.wait_for_room(scope["path"]):
                 await _refuse_unaudited(scope, receive, note_message)
             else:
                 followed = auditor.follow(scope)
-                await self._app(scope, followed.keep_request(receive) if followed.wants_body else receive, note_message)
+                await self._app(
+                    scope, followed.keep_request(receive) if auditor.wants_bodies else receive, note_message
+                )
         finally:
             metrics.inflight[kind] -= 1
             metrics.count_answered(scope, code, time.perf_counter() - began)

@@ -52,25 +52,27 @@ def note_action(scope: Scope, action: Action, version: str) -> None:
 
 
 class Auditor:
-    """Follows the requests of one API process."""
+    """Follows the requests of one API process.
+
+    wants_bodies: the body of each request goes through `keep_request`.
+    """
 
     def __init__(self, audit: Audit, metrics: MetricsRegistry) -> None:
         self._audit = audit
+        self.buffer = audit.buffer
+        self.wants_bodies = audit.policy.has_bodies
         self._rejected: Counter = metrics.counter(
             "apiserver_audit_requests_rejected_total", "Requests that were refused, as the audit log took no event."
         )
 
-    @property
-    def may_block(self) -> bool:
-        """Return whether requests wait now, until the log takes events again."""
-        return self._audit.buffer.is_full and self._audit.buffer.mode == "blocking"
-
     async def wait_for_room(self, path: str) -> bool:
-        """Wait some seconds for room for the events of a request; return whether there is. Agents and probes never wait."""
-        if path.startswith(_NEVER_WAIT) or await self._audit.buffer.wait_for_room(self._audit.wait_seconds):
+        """Wait some seconds for room in a full buffer; return whether there is. Mode batch, agents and probes never wait."""
+        if self.buffer.mode == "batch" or path.startswith(_NEVER_WAIT):
             return True
-        self._rejected.inc()
-        return False
+        has_room = await self.buffer.wait_for_room(self._audit.wait_seconds)
+        if not has_room:
+            self._rejected.inc()
+        return has_room
 
     def follow(self, scope: Scope) -> "AuditedRequest":
         """Follow a request that has just arrived."""
@@ -92,11 +94,6 @@ class AuditedRequest:
     def __init__(self, audit: Audit, scope: Scope) -> None:
         self._audit, self._scope = audit, scope
         self._began = audit.clock()
-
-    @property
-    def wants_body(self) -> bool:
-        """Return whether the body of the request goes through `keep_request`."""
-        return self._audit.policy.has_bodies
 
     def begin_response(self, code: int) -> bool:
         """Note the status code; return whether the parts of the answer's body go through `keep_body`."""
@@ -145,16 +142,16 @@ class AuditedRequest:
 
     def receive_action(self) -> None:
         """Put the event of a request whose user and object have just become known."""
-        if not self._was_received and not self._audit.policy.omits_receipt:
+        if not self._was_received:
             self._was_received = True
             self._put("RequestReceived")
 
     def complete(self) -> None:
         """Put the event of a request that has ended; before it that of its receipt, if nobody got to know what it was about."""
-        # A cycle would keep the request until the garbage collector comes, which a GET pays a third for.
-        self._scope.pop("audit", None)
-        if not self._was_received and not self._audit.policy.omits_receipt:
-            self._put("RequestReceived")
+        if not self._audit.policy.omits_receipt:
+            # A cycle would keep the request until the garbage collector comes, which a GET pays a third for.
+            self._scope.pop("audit", None)
+            self.receive_action()
         self._put("ResponseComplete")
 
     def _put(self, stage: Stage) -> None:

@@ -31,7 +31,7 @@ from app.api.resources import (
     unsupported_kinds,
 )
 from app.api.resources.discovery import verbs
-from app.api.resources.routes import RequestInfo, parse_request_info
+from app.api.resources.routes import RequestInfo, parse_built_in, parse_request_info
 from app.api.resources.selection import EVERY_OBJECT, Selection, read_selection
 from app.api.streams import logs, pod_streams, proxy, watch, watch_websocket
 from app.api.streams.revocation import StreamAccess
@@ -86,7 +86,7 @@ class Kubernetes:
 
     async def _answer(self, request: Request) -> ASGIApp:
         user = await impersonation.user_of(self.registry, self.authenticator, request)
-        found = parse_request_info(request.scope["path"])
+        found = parse_built_in(request.scope["path"])
         if found is None or not is_enabled(found.kind, self.registry.features):
             found = await self._find_custom(request.scope["path"])
         if found is None or _has_unknown_subresource(found):

@@ -4,6 +4,7 @@ Pure. `kubernetes` parses every path once and dispatches on the result.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from app import kinds
@@ -22,6 +23,19 @@ class RequestInfo(NamedTuple):
 
 Lookup = Callable[[str, str, str], Kind | None]
 """(group, version, plural) -> the kind of a path, None if it is unknown."""
+
+# Paths that are remembered, and their characters: clients may send others, as many and as long as they like.
+_MOST_KNOWN, _LONGEST_KNOWN = 1024, 256
+
+
+def parse_built_in(path: str) -> RequestInfo | None:
+    """Parse the path of a built-in kind. Most requests repeat a path, such as that of a collection: it is parsed once."""
+    return _parse_once(path) if len(path) <= _LONGEST_KNOWN else parse_request_info(path)
+
+
+@lru_cache(_MOST_KNOWN)
+def _parse_once(path: str) -> RequestInfo | None:
+    return parse_request_info(path)
 
 
 def parse_request_info(path: str, find: Lookup = kinds.by_resource) -> RequestInfo | None:
