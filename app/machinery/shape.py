@@ -187,18 +187,23 @@ def _has_moments(shape: Shape) -> bool:
 
 
 def has_only(value: Any, shape: Shape) -> bool:
-    """Return whether a plain value has none but the fields of its shape."""
+    """Return whether a plain value has none but the fields of its shape. Every write asks: `all` would take thrice as long."""
     if shape.sort == "struct":
-        fields = shape.fields
-        if type(value) is not dict or not value.keys() <= fields.keys():
+        if type(value) is not dict:
             return False
-        held = [key for key, each in value.items() if type(each) in _HOLDERS]
-        return all(has_only(value[key], fields[key].shape) for key in held)
+        fields = shape.fields
+        for name, each in value.items():
+            known = fields.get(name)
+            if known is None or (type(each) in _HOLDERS and not has_only(each, known.shape)):
+                return False
+        return True
     item = shape.item
     if item is None or not (item.sort == "struct" or item.item):
         return True  # what it holds, holds nothing
-    items = value.values() if type(value) is dict else value
-    return all(has_only(each, item) for each in items if type(each) in _HOLDERS)
+    for each in value.values() if type(value) is dict else value:
+        if type(each) in _HOLDERS and not has_only(each, item):
+            return False
+    return True
 
 
 _HOLDERS = (dict, list)
