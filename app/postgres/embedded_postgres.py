@@ -27,6 +27,7 @@ SETTINGS = {
     "min_wal_size": "80MB",
     "max_wal_size": "512MB",
     "max_parallel_workers_per_gather": "0",  # Docker's /dev/shm is 64 MB
+    "max_logical_replication_workers": "0",  # their launcher would be a process that does nothing
     "jit": "off",
     "idle_in_transaction_session_timeout": "30s",
     "log_checkpoints": "off",
