@@ -6,7 +6,7 @@ and a stopped request gets an answer.
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import count
 
@@ -28,8 +28,8 @@ _OWN = (AGENTS, LOGS, HISTORY)
 class RequestMiddleware:
     """Gives each request its Audit-Id, counts it when it has been answered, and tells the auditor of it.
 
-    One middleware for all of it, without a task, and without a coroutine for each message: a second one around `send` would cost
-    a GET a tenth, and every event of a watch as much as it takes to make it.
+    One middleware for all of it: a wrapper of `send` runs for every event of every watch, so there is one only, and it is neither
+    a task nor a coroutine.
     """
 
     def __init__(self, app: ASGIApp, metrics: RequestMetrics, auditor: Auditor | None) -> None:
@@ -43,17 +43,18 @@ class RequestMiddleware:
             return
         metrics, kind, code = self._metrics, kind_of(scope["method"]), 0
         followed: AuditedRequest | None = None
-        keeps_body = False
+        keep_body: Callable[[Message], None] | None = None
 
         def note_message(message: Message) -> Awaitable[None]:
-            nonlocal code, keeps_body
+            nonlocal code, keep_body
             if not code:
                 if message["type"] == "http.response.start":
                     code = message["status"]
                     message["headers"] = [*message["headers"], (b"audit-id", audit_id)]
-                    keeps_body = followed is not None and followed.begin_response(code)
-            elif keeps_body and followed is not None:
-                followed.keep_body(message)
+                    if followed is not None and followed.begin_response(code):
+                        keep_body = followed.keep_body
+            elif keep_body is not None:
+                keep_body(message)
             return send(message)
 
         audit_id = scope["audit_id"] = self._audit_prefix + b"%012x" % next(self._numbers)
@@ -63,7 +64,8 @@ class RequestMiddleware:
             if (auditor := self._auditor) is None:
                 await self._app(scope, receive, note_message)
             elif auditor.buffer.is_full and not await auditor.wait_for_room(scope["path"]):
-                await _refuse_unaudited(scope, receive, note_message)
+                refusal = errors.response(errors.unavailable("the audit log cannot be written, try again"))
+                await refusal(scope, receive, note_message)
             else:
                 followed = auditor.follow(scope)
                 await self._app(
@@ -71,13 +73,9 @@ class RequestMiddleware:
                 )
         finally:
             metrics.inflight[kind] -= 1
-            metrics.count_answered(scope, code, time.perf_counter() - began)
             if followed is not None:
                 followed.complete()
-
-
-async def _refuse_unaudited(scope: Scope, receive: Receive, send: Send) -> None:
-    await errors.response(errors.unavailable("the audit log cannot be written, try again"))(scope, receive, send)
+            metrics.count_answered(scope, code, time.perf_counter() - began)
 
 
 class StopMiddleware:

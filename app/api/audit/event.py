@@ -1,6 +1,6 @@
 """Audit events: what is known of a request, as one line of JSON: kind Event of audit.k8s.io/v1.
 
-`auditor` makes a `Record`, which costs about a microsecond; `encode` makes the line of it, which costs ten. What a record
+`auditor` makes a `Record`, which costs about a microsecond; `encode` makes the line of it, which costs three. What a record
 refers to does not change any more. Pure. Source: k8s.io/apiserver/pkg/apis/audit/v1.
 """
 
@@ -38,7 +38,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     user:     who sent the request; None if nobody is known. acting_user: as whom it was authorized.
     grant:    the rule that allowed it; None if fixed rights did.
-    created:  what the object got that was created; None if none was.
+    created:  name, UID and revision of the object that was created; None if none was.
     refusal:  the body of a refusal.
     request, response: bodies for levels that have them.
     """

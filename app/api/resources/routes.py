@@ -24,12 +24,12 @@ class RequestInfo(NamedTuple):
 Lookup = Callable[[str, str, str], Kind | None]
 """(group, version, plural) -> the kind of a path, None if it is unknown."""
 
-# Paths that are remembered, and their characters: clients may send others, as many and as long as they like.
+# Bounds of the cache, in paths and in characters of one path: clients may send any number of paths, of any length.
 _MOST_KNOWN, _LONGEST_KNOWN = 1024, 256
 
 
 def parse_built_in(path: str) -> RequestInfo | None:
-    """Parse the path of a built-in kind. Most requests repeat a path, such as that of a collection: it is parsed once."""
+    """Parse the path of a built-in kind, from a cache: most requests repeat a path, such as that of a collection."""
     return _parse_once(path) if len(path) <= _LONGEST_KNOWN else parse_request_info(path)
 
 

@@ -39,7 +39,7 @@ Edit = Callable[[Object], Object]
 
 
 class Created(NamedTuple):
-    """What an object got when it was created. `revision`: 0 in a dry run."""
+    """Name, UID and revision of an object that was created. `revision`: 0 in a dry run."""
 
     name: str
     uid: str
