@@ -69,8 +69,10 @@ def api(ui_cluster: Cluster) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def viewer(ui_cluster: Cluster, browser: Browser) -> Iterator[Viewer]:
-    """The administrator, in a window of its own."""
+def viewer(ui_cluster: Cluster, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Viewer]:
+    """The administrator, in a window of its own. It closes before the test's namespace goes, as a page asks for logs that go."""
+    if "namespace" in request.fixturenames:
+        request.getfixturevalue("namespace")
     made = Viewer.signed_in(browser, ui_cluster)
     yield made
     made.close()
