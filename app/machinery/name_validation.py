@@ -166,6 +166,11 @@ def _label_value(value: str) -> list[str]:
     return faults
 
 
+def is_label(key: str, value: str) -> bool:
+    """Return whether both are valid: in one call, because every write has a dozen labels to look at."""
+    return len(key) + len(value) <= _MAX_CACHED_LENGTH and _is_qualified(key) and _is_label_value(value)
+
+
 def env_name(value: str) -> list[str]:
     if not value:
         return ["environment variable name must be non-empty"]

@@ -25,5 +25,8 @@ def edit_options(request: Request, writer: FieldManager, options: WriteOptions, 
 
 def _program(user_agent: str) -> str:
     """Return `kubectl` for `kubectl/v1.33.1 (linux/amd64)`: its printable characters, at most MANAGER_LIMIT bytes."""
-    name = "".join(filter(str.isprintable, user_agent.partition("/")[0]))
+    name = user_agent.partition("/")[0]
+    if len(name) <= MANAGER_LIMIT and name.isascii() and name.isprintable():
+        return name
+    name = "".join(filter(str.isprintable, name))
     return name.encode()[:MANAGER_LIMIT].decode(errors="ignore")

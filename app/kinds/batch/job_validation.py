@@ -28,6 +28,7 @@ _MAX_INDEXED = 100_000  # parallelism and failed indexes that one status can kee
 _MANY_COMPLETIONS, _MAX_WITH_MANY = 100_000, 10_000
 _MAX_MANAGED_BY_BYTES = 63
 _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+_PATH_RE = re.compile(_PATH)
 
 
 def own_labels(metadata: ObjectMeta) -> dict[str, str]:
@@ -61,14 +62,19 @@ def _validate_generated_selector(job: Job) -> Iterator[Cause]:
     if not job.metadata.uid:
         yield required("metadata.uid")
     found, wanted = job.spec.template.metadata.labels, own_labels(job.metadata)
+    if not wanted.items() <= found.items():
+        yield from _find_foreign_labels(found, wanted)
+    if not _accepts(job.spec.selector, wanted):
+        yield invalid("spec.selector", job.spec.selector, "`selector` not auto-generated")
+
+
+def _find_foreign_labels(found: dict[str, str], wanted: dict[str, str]) -> Iterator[Cause]:
     for key in sorted(wanted, key=lambda key: "/" in key):  # the first words before today's
         path, detail = f"spec.template.metadata.labels[{key}]", f"must be '{wanted[key]}'"
         if key not in found:
             yield required(path, detail)
         elif found[key] != wanted[key]:
             yield invalid(path, found, detail)
-    if not _accepts(job.spec.selector, wanted):
-        yield invalid("spec.selector", job.spec.selector, "`selector` not auto-generated")
 
 
 def _selector(spec: JobSpec) -> Iterator[Cause]:
@@ -144,7 +150,7 @@ def _managed_by(name: str | None, path: str) -> Iterator[Cause]:
     else:
         for fault in dns_subdomain(domain):
             yield invalid(path, domain, fault)
-        if not re.fullmatch(_PATH, rest):
+        if not _PATH_RE.fullmatch(rest):
             yield invalid(path, rest, f"Invalid path (regex used for validation is '{_PATH}')")
     if len(name.encode()) > _MAX_MANAGED_BY_BYTES:
         yield too_long(path, _MAX_MANAGED_BY_BYTES)

@@ -8,7 +8,7 @@ Documents come from `msgspec.to_builtins`, or from clients after validation.
 from typing import Any, NamedTuple
 
 from app.machinery.apply.field_sets import (
-    SELF,
+    NO_CHILDREN,
     FieldSet,
     field_path_element,
     key_path_element,
@@ -162,7 +162,7 @@ def _fields_inside(value: Any, topology: Topology, *, is_new: bool) -> FieldSet:
         for name in sorted(value):
             path_element, inner, is_always = members[name]
             if inner is LEAF:
-                inside[path_element] = {}
+                inside[path_element] = NO_CHILDREN
             elif is_new or not is_always:
                 inside[path_element] = _fields_with_self(value[name], inner)
             elif node := _fields_inside(value[name], inner, is_new=False):
@@ -172,16 +172,15 @@ def _fields_inside(value: Any, topology: Topology, *, is_new: bool) -> FieldSet:
     if isinstance(value, dict):
         for name in sorted(value):
             path_element, below, _ = _find_member(topology, name) if topology.members else (f"f:{name}", inner, False)
-            inside[path_element] = {} if below is LEAF else _fields_with_self(value[name], below)
+            inside[path_element] = NO_CHILDREN if below is LEAF else _fields_with_self(value[name], below)
         return inside
     for path_element, each in group_elements(value, topology).items():
-        inside[path_element] = _fields_with_self(each[0], inner) if len(each) == 1 else {}
+        inside[path_element] = _fields_with_self(each[0], inner) if len(each) == 1 else NO_CHILDREN
     return sort_fields(inside) if len(inside) > 1 else inside
 
 
 def _fields_with_self(value: Any, topology: Topology) -> FieldSet:
     """Return the set of an added or removed value: itself, and all its members."""
     if topology is LEAF or not value or (topology is ANY and not isinstance(value, dict)):
-        return {}
-    inside = _fields_inside(value, topology, is_new=True)
-    return {SELF: {}, **inside} if inside else inside
+        return NO_CHILDREN
+    return with_self(_fields_inside(value, topology, is_new=True))

@@ -17,6 +17,8 @@ FieldSet = dict[str, Any]
 Path = tuple[str, ...]
 
 SELF = "."
+NO_CHILDREN: FieldSet = {}
+"""The node of a leaf. One for all: thousands of dicts for the leaves of new objects would cost the garbage collector."""
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -34,7 +36,7 @@ def value_path_element(value: Any) -> str:
 
 def with_self(inner: FieldSet) -> FieldSet:
     """Return the node of a path element that is itself a member, with these children."""
-    return {SELF: {}, **inner} if inner else inner
+    return {SELF: NO_CHILDREN, **inner} if inner else inner
 
 
 def _holds_self(node: FieldSet) -> bool:
@@ -108,7 +110,7 @@ def sort_fields(fields: FieldSet) -> FieldSet:
     if path_elements and path_elements[-1][0] in "kvi":
         path_elements.sort(key=_sort_key)
     return {
-        path_element: sort_fields(fields[path_element]) if fields[path_element] else {}
+        path_element: sort_fields(fields[path_element]) if fields[path_element] else NO_CHILDREN
         for path_element in path_elements
     }
 

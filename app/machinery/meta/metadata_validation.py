@@ -43,10 +43,10 @@ def _find_causes(meta: ObjectMeta, namespaced: bool, name_format: NameFormat, co
         yield invalid("metadata.generation", meta.generation, NEGATIVE)
     yield from validate_labels(meta.labels, "metadata.labels")
     yield from validate_annotations(meta.annotations, "metadata.annotations")
-    yield from _validate_owner_references(meta.owner_references)
-    yield from _validate_finalizers(meta.finalizers)
-    if core_finalizers:
-        yield from _validate_core_finalizers(meta.finalizers)
+    if meta.owner_references:
+        yield from _validate_owner_references(meta.owner_references)
+    if meta.finalizers:
+        yield from _validate_finalizers(meta.finalizers, core=core_finalizers)
     for index, entry in enumerate(meta.managed_fields or ()):
         path = f"metadata.managedFields[{index}]"
         yield from validate_manager(entry.manager, f"{path}.manager")
@@ -92,6 +92,8 @@ def validate_metadata_update(new: ObjectMeta, old: ObjectMeta) -> list[Cause]:
 def validate_labels(labels: dict[str, str], path: str) -> Iterator[Cause]:
     """Validate labels, and maps with the same rules: matchLabels, nodeSelector."""
     for key, value in labels.items():
+        if name_validation.is_label(key, value):
+            continue
         for fault in name_validation.qualified_name(key):
             yield invalid(path, key, fault)
         for fault in name_validation.label_value(value):
@@ -99,6 +101,8 @@ def validate_labels(labels: dict[str, str], path: str) -> Iterator[Cause]:
 
 
 def validate_annotations(annotations: dict[str, str], path: str) -> Iterator[Cause]:
+    if not annotations:
+        return
     for key in annotations:
         for fault in name_validation.qualified_name(key.lower()):
             yield invalid(path, key, fault)
@@ -152,13 +156,15 @@ def _validate_owner_reference(owner: OwnerReference, path: str) -> Iterator[Caus
         yield invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
 
 
-def _validate_finalizers(finalizers: tuple[str, ...]) -> Iterator[Cause]:
+def _validate_finalizers(finalizers: tuple[str, ...], *, core: bool) -> Iterator[Cause]:
     path = "metadata.finalizers"
     for finalizer in finalizers:
         for fault in name_validation.qualified_name(finalizer):
             yield invalid(path, finalizer, fault)
     if ORPHAN in finalizers and FOREGROUND in finalizers:
         yield invalid(path, finalizers, f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set")
+    if core:
+        yield from _validate_core_finalizers(finalizers)
 
 
 def _validate_core_finalizers(finalizers: tuple[str, ...]) -> Iterator[Cause]:
