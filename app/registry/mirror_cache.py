@@ -23,10 +23,10 @@ class MirrorCache:
 
     async def mirror(self) -> Mirror:
         """The objects of the kinds, by key."""
-        if (mirror := self._newest()) is not None:
+        if (mirror := self.newest()) is not None:
             return mirror
         async with self._lock:
-            return self._newest() or await self._fill()
+            return self.newest() or await self._fill()
 
     async def catch_up(self, revision: int | None = None) -> None:
         """Until the copy is as new as the store, or as this revision; for a moment at most."""
@@ -34,7 +34,8 @@ class MirrorCache:
             async with asyncio.timeout(_BEHIND_SECONDS):
                 await self._store.feed.reach(revision or await self._store.revision())
 
-    def _newest(self) -> Mirror | None:
+    def newest(self) -> Mirror | None:
+        """The copy as it is; None before it was filled, and after the feed has lost touch."""
         return self._mirror if self._since == self._store.feed.unbroken_since else None
 
     async def _fill(self) -> Mirror:

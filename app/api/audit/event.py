@@ -126,6 +126,7 @@ class _Refusal(msgspec.Struct):
     reason: str = ""
 
 
+_DECISION, _REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
 _NOTHING: Mapping[str, str] = {}
 _ENCODER = msgspec.json.Encoder()
 _REFUSAL = msgspec.json.Decoder(_Refusal)
@@ -197,12 +198,11 @@ def _status(record: Record) -> Status:
 
 def _authorization(record: Record) -> dict[str, str]:
     """The decision, and why: Kubernetes' annotations. None of a request that was not authorized, such as one without a user."""
-    prefix = "authorization.k8s.io/"
     if record.acting_user is None or record.code == 401:
         return {}
     if record.code == 403:
-        return {f"{prefix}decision": "forbid", f"{prefix}reason": _complaint(record)}
-    return {f"{prefix}decision": "allow", f"{prefix}reason": _reason(record.acting_user, record.grant)}
+        return {_DECISION: "forbid", _REASON: _complaint(record)}
+    return {_DECISION: "allow", _REASON: _reason(record.acting_user, record.grant)}
 
 
 def _reason(user: User, grant: Grant | None) -> str:

@@ -47,7 +47,7 @@ class EventBuffer:
         self.mode: Mode = mode
         self.is_full = False
         self._log, self._most, self._most_bytes = log, most, most_bytes
-        self._records: list[Record] = []  # the newest, not encoded yet
+        self._records: list[tuple[Record, int]] = []  # the newest, not encoded yet; and their size
         self._events_waiting: deque[tuple[Record | bytes | None, int]] = (
             deque()
         )  # encoded, unless large; and their size
@@ -71,8 +71,9 @@ class EventBuffer:
             self._events.inc()
             self._drop(1)
             return
-        self._records.append(record)
-        self._bytes += record.size
+        size = record.size
+        self._records.append((record, size))
+        self._bytes += size
         if waiting + 1 >= self._most or self._bytes >= self._most_bytes:
             self.is_full = True
             self._has_room.clear()
@@ -87,8 +88,7 @@ class EventBuffer:
         """Encode the newest records. Those with large bodies are left to the thread."""
         records, self._records = self._records, []
         self._events.add(len(records))
-        for record in records:
-            size = record.size
+        for record, size in records:
             self._events_waiting.append((record if size > _LARGE else self._encode(record), size))
 
     async def wait_for_room(self, seconds: float) -> bool:

@@ -20,8 +20,8 @@ from app.kinds.apps.apps_schema import (
 )
 from app.kinds.apps.replica_validation import not_negative, validate_counts, validate_pods
 from app.kinds.core.poddisruptionbudget import PERCENT
-from app.kinds.pod.pod_defaults import default_pod_spec
 from app.kinds.pod.pod_warnings import warnings_of_spec
+from app.kinds.pod.template_specs import TEMPLATE_SPECS
 from app.machinery.base import Column, IntOrString, Kind, ScalePaths
 from app.machinery.durations import age
 from app.machinery.errors import Cause, forbidden, invalid, not_supported
@@ -48,7 +48,7 @@ def prepare(deployment: Deployment) -> Deployment:
     spec = deployment.spec
     numbers = {"replicas": 1, "revision_history_limit": 10, "progress_deadline_seconds": 600}
     unset = {name: value for name, value in numbers.items() if getattr(spec, name) is None}
-    template = replace(spec.template, spec=default_pod_spec(spec.template.spec))
+    template = replace(spec.template, spec=TEMPLATE_SPECS.share(spec.template.spec))
     return replace(
         deployment, spec=replace(spec, template=template, strategy=_default_strategy(spec.strategy), **unset)
     )

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from app.kinds.apps.apps_schema import ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus
 from app.kinds.apps.replica_validation import not_negative, validate_counts, validate_pods
-from app.kinds.pod.pod_defaults import default_pod_spec
 from app.kinds.pod.pod_warnings import warnings_of_spec
+from app.kinds.pod.template_specs import TEMPLATE_SPECS
 from app.machinery.base import Column, Kind, ScalePaths
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid
@@ -24,7 +24,7 @@ __all__ = ["KIND", "ReplicaSet", "ReplicaSetCondition", "ReplicaSetSpec", "Repli
 def prepare(replica_set: ReplicaSet) -> ReplicaSet:
     """The defaults. Labels are those of the template if there are none. Idempotent."""
     spec, meta = replica_set.spec, replica_set.metadata
-    template = replace(spec.template, spec=default_pod_spec(spec.template.spec))
+    template = replace(spec.template, spec=TEMPLATE_SPECS.share(spec.template.spec))
     made = replace(spec, template=template, replicas=1 if spec.replicas is None else spec.replicas)
     return replace(replica_set, spec=made, metadata=replace(meta, labels=meta.labels or template.metadata.labels))
 

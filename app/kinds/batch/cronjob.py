@@ -10,7 +10,7 @@ from app.kinds.batch.cron_hash import is_hashed, resolve
 from app.kinds.batch.cron_schedule import ScheduleError
 from app.kinds.batch.cronjob_schema import CronJob, CronJobSpec, CronJobStatus, JobTemplateSpec
 from app.kinds.batch.cronjob_validation import validate, validate_update
-from app.kinds.pod.pod_defaults import default_pod_spec
+from app.kinds.pod.template_specs import TEMPLATE_SPECS
 from app.machinery.base import Column, Kind, ObjectMeta
 from app.machinery.durations import age
 from app.machinery.name_validation import dns_label
@@ -39,7 +39,7 @@ def prepare(cron_job: CronJob) -> CronJob:
 def _with_defaults(template: JobTemplateSpec) -> JobTemplateSpec:
     spec = template.spec
     policy = spec.pod_failure_policy and job.default_failure_policy(spec.pod_failure_policy)
-    pods = replace(spec.template, spec=default_pod_spec(spec.template.spec))
+    pods = replace(spec.template, spec=TEMPLATE_SPECS.share(spec.template.spec))
     return replace(template, spec=replace(spec, pod_failure_policy=policy, template=pods))
 
 

@@ -21,7 +21,7 @@ from app.kinds.batch.job_state import condition, is_finished, is_indexed, is_tru
 from app.kinds.batch.job_status_validation import validate_status
 from app.kinds.batch.job_validation import own_labels, own_selector, validate, validate_update
 from app.kinds.pod.pod import warnings_of_spec
-from app.kinds.pod.pod_defaults import default_pod_spec
+from app.kinds.pod.template_specs import TEMPLATE_SPECS
 from app.machinery.base import Column, Kind, LabelSelector
 from app.machinery.durations import age
 from app.machinery.name_validation import dns_label, label_value
@@ -76,7 +76,7 @@ def _with_defaults(spec: JobSpec) -> JobSpec:
     policy = spec.pod_failure_policy and default_failure_policy(spec.pod_failure_policy)
     if policy is not spec.pod_failure_policy:
         unset["pod_failure_policy"] = policy
-    pod = default_pod_spec(spec.template.spec)
+    pod = TEMPLATE_SPECS.share(spec.template.spec)
     if pod is not spec.template.spec:
         unset["template"] = replace(spec.template, spec=pod)
     return replace(spec, **unset) if unset else spec

@@ -29,6 +29,7 @@ from app.kinds.pod.pod_schema import (
 )
 from app.kinds.pod.resource_validation import quantities, validate_resources
 from app.kinds.pod.security_validation import validate_pod_security
+from app.kinds.pod.template_specs import TEMPLATE_SPECS
 from app.kinds.pod.volume_validation import validate_volumes
 from app.machinery import name_validation
 from app.machinery.errors import Cause, duplicate, forbidden, invalid, not_supported, one_of, required
@@ -62,7 +63,8 @@ def _template(template: PodTemplateSpec, path: str) -> Iterator[Cause]:
     yield from validate_labels(template.metadata.labels, f"{path}.labels")
     yield from validate_annotations(template.metadata.annotations, f"{path}.annotations")
     yield from _deletion_cost(template.metadata.annotations, f"{path}.annotations")
-    yield from _known_spec(template.spec, f"{path}.spec")
+    if not TEMPLATE_SPECS.ask(_is_sound, template.spec):
+        yield from _spec(template.spec, f"{path}.spec")
     yield from _same_host_ports(template.spec, f"{path}.spec", unset_too=False)
     if template.spec.ephemeral_containers:
         yield forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
@@ -93,14 +95,18 @@ class _Alike:
 
 
 @lru_cache(512)
-def _is_sound(spec: _Alike) -> bool:
+def _is_alike_sound(alike: _Alike) -> bool:
     """Of what schedules and pipelines create, thousands are alike."""
-    return not any(_spec(spec.spec, ""))
+    return _is_sound(alike.spec)
+
+
+def _is_sound(spec: PodSpec) -> bool:
+    return not any(_spec(spec, ""))
 
 
 def _known_spec(spec: PodSpec, path: str) -> Iterator[Cause]:
     alike = _Alike(spec)
-    if len(alike.json) > _REMEMBERED or not _is_sound(alike):
+    if len(alike.json) > _REMEMBERED or not _is_alike_sound(alike):
         yield from _spec(spec, path)
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import fields
 from app.kinds.pod.container import Container, ResourceRequirements
 from app.kinds.pod.pod_schema import PodOS, PodSpec
 from app.kinds.pod.security import PodSecurityContext
+from app.kinds.pod.template_specs import TEMPLATE_SPECS
 from app.kinds.pod.volume import Volume
 from app.machinery.shape import shape_of
 
@@ -132,9 +133,13 @@ _QUICK_SPEC = _Quick(
 _QUICK_CONTAINER = _Quick(((each, _HARMLESS.get(f"containers[].{each}", False)) for each in _CONTAINER), Container())
 
 
+def _is_quiet(spec: PodSpec) -> bool:
+    return _QUICK_SPEC.is_quiet(spec) and all(map(_QUICK_CONTAINER.is_quiet, (*spec.init_containers, *spec.containers)))
+
+
 def warnings_of_spec(spec: PodSpec, path: str) -> list[str]:
     """One text for each field set, up to a point; `path` is where the spec stands, such as spec.template.spec."""
-    if _QUICK_SPEC.is_quiet(spec) and all(map(_QUICK_CONTAINER.is_quiet, (*spec.init_containers, *spec.containers))):
+    if TEMPLATE_SPECS.ask(_is_quiet, spec):
         return []
     found = (where for steps, harmless in _all_steps() for where in _set_at(spec, steps, harmless))
     return [f"{path}.{where}: {TEXT}" for where in islice(found, MOST_WARNINGS)]

@@ -5,16 +5,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.kinds.pod.pod_defaults import default_pod_spec
 from app.kinds.pod.pod_schema import PodTemplate
 from app.kinds.pod.pod_validation import validate_template
 from app.kinds.pod.pod_warnings import warnings_of_spec
+from app.kinds.pod.template_specs import TEMPLATE_SPECS
 from app.machinery.base import Column, Kind
 from app.machinery.errors import Cause
 
 
 def prepare(kept: PodTemplate) -> PodTemplate:
-    return replace(kept, template=replace(kept.template, spec=default_pod_spec(kept.template.spec)))
+    return replace(kept, template=replace(kept.template, spec=TEMPLATE_SPECS.share(kept.template.spec)))
 
 
 def on_create(kept: PodTemplate, _: datetime) -> PodTemplate:

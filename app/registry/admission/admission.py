@@ -173,7 +173,12 @@ class Admission:
         self.locks = NamespaceLocks()
 
     async def rules(self, namespace: str) -> Rules:
-        return (await self._rule_cache()).rules(namespace)
+        return (self._newest() or await self._rule_cache()).rules(namespace)
+
+    def _newest(self) -> RuleCache | None:
+        """Return the rules that are held; None if they are not the newest. Without coroutines, as each write asks four times."""
+        book = self._book
+        return book if book is not None and book.mirror is self._policy.newest() else None
 
     async def _rule_cache(self) -> RuleCache:
         mirror = await self._policy.mirror()
@@ -185,7 +190,7 @@ class Admission:
 
     async def relevant_webhooks(self, kind: Kind, operation: str, subresource: str = "") -> Relevant:
         """Return the webhooks that are about a resource."""
-        webhooks = (await self._rule_cache()).webhooks
+        webhooks = (self._newest() or await self._rule_cache()).webhooks
         if not webhooks:
             return NONE
         table = await self._kinds.table()
