@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from app.api.audit.event import Record, encode
 from app.api.audit.log_file import AuditLog
@@ -27,9 +27,19 @@ FLUSH_SECONDS = 0.1
 RETRY_SECONDS = 1.0
 MOST_EVENTS, MOST_BYTES = 10_000, 64 << 20
 _TOGETHER = 32  # events encoded together: a quarter of a millisecond
-_AT_ONCE = 250  # events written by one call of the thread
 _LARGE = 64 << 10  # bytes of a record that the thread encodes
 _END_SECONDS = 5.0  # in which the rest is written when the process ends
+
+
+class _Piece(NamedTuple):
+    """Events on their way to the thread: lines, or one record that the thread encodes.
+
+    events: how many. size: bytes that their records held.
+    """
+
+    content: bytes | Record
+    events: int
+    size: int
 
 
 class EventBuffer:
@@ -47,12 +57,10 @@ class EventBuffer:
         self.mode: Mode = mode
         self.is_full = False
         self._log, self._most, self._most_bytes = log, most, most_bytes
-        self._records: list[tuple[Record, int]] = []  # the newest, not encoded yet; and their size
-        self._events_waiting: deque[tuple[Record | bytes | None, int]] = (
-            deque()
-        )  # encoded, unless large; and their size
+        self._records: list[Record] = []  # the newest, not encoded yet
+        self._pieces: list[_Piece] = []
         self._lines: deque[bytes] = deque()  # encoded, and not written yet: only the thread touches them
-        self._in_thread, self._bytes, self._dropped = 0, 0, 0
+        self._count, self._bytes, self._dropped = 0, 0, 0
         self._arrived, self._has_room = asyncio.Event(), asyncio.Event()
         self._has_room.set()
         self._thread = WriterThread()
@@ -66,30 +74,43 @@ class EventBuffer:
 
     def put(self, record: Record) -> None:
         """Take an event; drop it if there is no room. In mode `blocking` there is twice the room, for requests under way."""
-        waiting = self._count_waiting()
-        if self.is_full and (self.mode == "batch" or waiting >= 2 * self._most):
+        if self.is_full and (self.mode == "batch" or self._count >= 2 * self._most):
             self._events.inc()
             self._drop(1)
             return
-        size = record.size
-        self._records.append((record, size))
-        self._bytes += size
-        if waiting + 1 >= self._most or self._bytes >= self._most_bytes:
+        self._records.append(record)
+        self._count += 1
+        self._bytes += record.size
+        if self._count >= self._most or self._bytes >= self._most_bytes:
             self.is_full = True
             self._has_room.clear()
         self._arrived.set()
         if len(self._records) >= _TOGETHER:
             self._encode_records()
 
-    def _count_waiting(self) -> int:
-        return len(self._records) + len(self._events_waiting) + self._in_thread
+    @property
+    def is_empty(self) -> bool:
+        """Whether every event has been written."""
+        return not self._count
 
     def _encode_records(self) -> None:
         """Encode the newest records. Those with large bodies are left to the thread."""
         records, self._records = self._records, []
         self._events.add(len(records))
-        for record, size in records:
-            self._events_waiting.append((record if size > _LARGE else self._encode(record), size))
+        sizes = [record.size for record in records]
+        if max(sizes, default=0) <= _LARGE:
+            self._encode_together(records, sum(sizes))
+            return
+        for record, size in zip(records, sizes, strict=True):
+            if size > _LARGE:
+                self._pieces.append(_Piece(record, 1, size))
+            else:
+                self._encode_together([record], size)
+
+    def _encode_together(self, records: Sequence[Record], size: int) -> None:
+        lines, lost = _encode(records)
+        self._pieces.append(_Piece(lines, len(records), size))
+        self._drop(lost)
 
     async def wait_for_room(self, seconds: float) -> bool:
         """Wait until the buffer takes events; return whether it does."""
@@ -108,42 +129,37 @@ class EventBuffer:
                 await asyncio.sleep(FLUSH_SECONDS)
                 self._arrived.clear()
                 self._encode_records()
-                while self._events_waiting:
+                while self._pieces:
                     await self._write_batch()
         finally:
             await self._write_rest()
 
     async def _write_batch(self) -> None:
-        """Write up to `_AT_ONCE` events, and try again every second until they are written."""
-        batch = [self._events_waiting.popleft() for _ in range(min(_AT_ONCE, len(self._events_waiting)))]
-        self._in_thread, size = len(batch), sum(size for _, size in batch)
-        events = [event for event, _ in batch]
-        lost, is_written = await self._thread.run(lambda: (self._take(events), self._write()))
+        """Write all that waits, and try again every second until it is written."""
+        batch, self._pieces = self._pieces, []
+        lost, is_written = await self._thread.run(lambda: (self._take(batch), self._write()))
         self._drop(lost)
         while not is_written:
             self._failures.inc()
             await asyncio.sleep(RETRY_SECONDS)
             is_written = await self._thread.run(self._write)
-        self._in_thread, self._bytes = 0, self._bytes - size
-        if self.is_full and self._count_waiting() < self._most and self._bytes < self._most_bytes:
+        self._count -= sum(piece.events for piece in batch)
+        self._bytes -= sum(piece.size for piece in batch)
+        if self.is_full and self._count < self._most and self._bytes < self._most_bytes:
             self.is_full = False
             self._has_room.set()
             if self._dropped:
                 logger.warning("audit log is written again; events between were lost", count=self._dropped)
                 self._dropped = 0
 
-    def _take(self, events: Sequence[Record | bytes | None]) -> int:
+    def _take(self, pieces: Sequence[_Piece]) -> int:
         """Take lines in the thread, and encode what is none yet; return how many events could not be encoded."""
-        lines = [self._encode(each) if isinstance(each, Record) else each for each in events]
-        self._lines.extend(line for line in lines if line is not None)
-        return lines.count(None)
-
-    def _encode(self, record: Record) -> bytes | None:
-        try:
-            return encode(record)
-        except Exception as error:
-            logger.error("cannot encode an audit event", traceback_of=error)
-            return None
+        all_lost = 0
+        for content, _, _ in pieces:
+            lines, lost = _encode([content]) if isinstance(content, Record) else (content, 0)
+            self._lines.append(lines)
+            all_lost += lost
+        return all_lost
 
     def _write(self) -> bool:
         """Write encoded events in the thread; return whether all are written. Those that are not stay."""
@@ -164,8 +180,7 @@ class EventBuffer:
 
     async def _write_rest(self) -> None:
         self._encode_records()
-        rest = [event for event, _ in self._events_waiting]
-        self._events_waiting.clear()
+        rest, self._pieces = self._pieces, []
         try:
             async with asyncio.timeout(_END_SECONDS):
                 await self._thread.run(lambda: self._take(rest))
@@ -173,7 +188,20 @@ class EventBuffer:
         except TimeoutError:
             is_written = False
         if not is_written:
-            logger.error("audit events are lost: the audit log could not be written at the end", count=len(rest))
+            count = sum(each.events for each in rest)
+            logger.error("audit events are lost: the audit log could not be written at the end", count=count)
+
+
+def _encode(records: Sequence[Record]) -> tuple[bytes, int]:
+    """Return the lines of events, and how many could not be encoded."""
+    try:
+        return encode(records), 0
+    except Exception as error:
+        if len(records) == 1:
+            logger.error("cannot encode an audit event", traceback_of=error)
+            return b"", 1
+    singly = [_encode([record]) for record in records]
+    return b"".join(lines for lines, _ in singly), sum(lost for _, lost in singly)
 
 
 class WriterThread:
