@@ -9,7 +9,6 @@ Start reading: `store`, `commit` (the only way to write), `change_feed`, `reader
 """
 
 from app.store.change_feed import Change, Feed, Loss, SelectorIndex, topic_of
-from app.store.commit import MUST_LIVE, MUST_NOT_EXIST, Write, precondition
 from app.store.database_wait import UrlError, despite_outages, place_of, problem_of
 from app.store.encryption.master_keys import MasterKeyError, master_keys
 from app.store.errors import Compacted, Conflict, Key, OutcomeUnknown, Unavailable
@@ -19,6 +18,7 @@ from app.store.mirror import DormantKinds, Mirror
 from app.store.reader import SHORT_HISTORY, Page, Query, StoredObject
 from app.store.store import READ_ONLY, Store, open_store
 from app.store.tokens import Admission, Holder, Limits, Listed, Need, Place, Renewal
+from app.store.write_set import MUST_LIVE, MUST_NOT_EXIST, Write, precondition
 
 __all__ = [
     "MUST_LIVE",

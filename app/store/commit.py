@@ -12,62 +12,31 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Literal, TypeVar
+from typing import TypeVar
 from uuid import uuid4
 
 import asyncpg
-import msgspec
 
 from app.kinds.core.lease import KIND as LEASES
 from app.kinds.core.lease import NODE_NAMESPACE
-from app.machinery.base import Object
 from app.metrics.registry import MetricsRegistry
-from app.store.change_feed import Change, Feed, OwnVersion, SelectorIndex
+from app.store.change_feed import Change, Feed, OwnVersion
+from app.store.commit_arrays import Layout, columns_of, dormancy_columns_of, lay_out
 from app.store.commit_metrics import CommitMetrics
-from app.store.encryption.encryption import ENCRYPTED, KeyRing
+from app.store.encryption.encryption import KeyRing
 from app.store.errors import Conflict, Key, OutcomeUnknown, Unavailable
-from app.store.packing.packing import Contents, pack
+from app.store.write_set import Write
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
 T = TypeVar("T")
 
-MUST_NOT_EXIST = 0
-MUST_LIVE = -1  # exist, and not be on its way out
 MAX_SETS = 256
 MAX_URGENT = 128  # of those: renewals without end must not stop all others
 # A batch is closed beyond this: small sets must not wait twice, nor may one step of the event loop take long.
 MAX_WRITES = 1_000
 LAST_SECONDS = 1.0  # for telling who has written, when the writer is stopped
 COMMIT_SECONDS = 30.0  # longer than the server waits for a lock: beyond it, the network has swallowed the answer
-
-
-class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One object's next version, or, as `precondition`, only a demand on an object.
-
-    expected: MUST_NOT_EXIST, MUST_LIVE (guards), or the revision that the writer has seen.
-    body: the object's JSON without resourceVersion; for a deletion, its last state.
-    """
-
-    key: Key
-    change: Literal["A", "M", "D", "G"]
-    expected: int
-    uid: str = ""
-    body: bytes = b""
-    selector_index: SelectorIndex = SelectorIndex()
-    old_selector_index: SelectorIndex | None = None
-    owner: str | None = None
-    node: str | None = None
-    deleting: bool = False
-    dormant: str | None = None  # summary, if controllers need not hold the object any more
-    expires_at: datetime | None = None  # of a dormant object
-    object: Object | None = None  # what body says, for mirrors in this process: they need not decode it again
-
-
-def precondition(key: Key, expected: int = MUST_LIVE) -> Write:
-    """The set is refused unless the object is as expected."""
-    return Write(key=key, change="G", expected=expected)
 
 
 _LEASES = LEASES.resource
@@ -184,10 +153,10 @@ class Writer:
     async def _commit_batch(self, batch: list[_PendingSet]) -> None:
         if not batch:
             return
-        own = _own_versions(batch)
+        own, layout = _own_versions(batch), lay_out([waiting.writes for waiting in batch])
         self._feed.note_sent(own)
         try:
-            previous, refused = await self._execute(batch)
+            previous, refused = await self._execute(layout, len(batch))
         except Unavailable as error:
             self._feed.note_answered(own)
             if len(batch) > 1 and isinstance(error.__cause__, _REFUSALS):
@@ -202,9 +171,8 @@ class Writer:
             if isinstance(error, Exception):
                 return
             raise
-        last = previous + sum(len(waiting.writes) for waiting in batch)
-        self._feed.note_committed(last)
-        delivery = self._deliver(batch, own, previous, last, frozenset(refused or ()), self._delivery)
+        self._feed.note_committed(previous + len(layout.rows))
+        delivery = self._deliver(batch, layout, own, previous, frozenset(refused or ()), self._delivery)
         self._delivery = asyncio.get_running_loop().create_task(delivery)
 
     async def _commit_one_by_one(self, batch: list[_PendingSet]) -> None:
@@ -216,10 +184,10 @@ class Writer:
                 _fail_all(batch[position + 1 :], _stopping_error())
                 raise
 
-    async def _execute(self, batch: list[_PendingSet]) -> tuple[int, list[int] | None]:
+    async def _execute(self, layout: Layout, sets: int) -> tuple[int, list[int] | None]:
         began = time.perf_counter()
         try:
-            row = await self._call(batch)
+            row = await self._call(layout)
         except _REFUSALS as error:
             self._metrics.note_failed()
             raise Unavailable(f"the database refused the write: {error}") from error
@@ -231,12 +199,12 @@ class Writer:
             raise
         if row is None:
             raise OutcomeUnknown("the commit function returned nothing")
-        self._metrics.note_committed(time.perf_counter() - began, len(batch))
+        self._metrics.note_committed(time.perf_counter() - began, sets)
         return row["previous"], row["refused"]
 
-    async def _call(self, batch: list[_PendingSet]) -> asyncpg.Record | None:
+    async def _call(self, layout: Layout) -> asyncpg.Record | None:
         """Anew, if the server has ended the session and nothing was sent to it any more."""
-        values = (*_columns(batch, self._keys), self.origin, *_dormancy_columns(batch))
+        values = (*columns_of(layout, self._keys), self.origin, *dormancy_columns_of(layout))
         try:
             return await (await self._ensure_connection()).fetchrow(_CALL, *values, timeout=COMMIT_SECONDS)
         except asyncpg.InternalClientError as error:
@@ -264,25 +232,24 @@ class Writer:
     async def _deliver(
         self,
         batch: list[_PendingSet],
+        layout: Layout,
         own: Mapping[Key, OwnVersion],
         previous: int,
-        last: int,
         refused: frozenset[int],
         before: asyncio.Task[None] | None,
     ) -> None:
         """Tell the feed, then those who wait; after the delivery before."""
-        revision = previous
+        last = previous + len(layout.rows)
         changes: list[Change] = []
         answers: list[tuple[_PendingSet, list[int] | Conflict]] = []
-        for waiting in batch:
-            numbers = range(revision + 1, revision + 1 + len(waiting.writes))
-            bad = [w.key for w, n in zip(waiting.writes, numbers, strict=True) if n - previous in refused]
-            if bad:
+        for waiting, items in zip(batch, layout.items, strict=True):
+            if not refused.isdisjoint(items):
+                bad = [w.key for w, item in zip(waiting.writes, items, strict=True) if item in refused]
                 answers.append((waiting, Conflict(bad, last)))
             else:
-                answers.append((waiting, list(numbers)))
+                numbers = [previous + item for item in items]
+                answers.append((waiting, numbers))
                 changes += [_change(w, n) for w, n in zip(waiting.writes, numbers, strict=True) if w.change != "G"]
-            revision += len(waiting.writes)
         self._metrics.note_answered(len(batch), sum(isinstance(answer, Conflict) for _, answer in answers))
         try:
             if before:
@@ -350,55 +317,3 @@ def _change(write: Write, revision: int) -> Change:
 _UNSENT = "cannot switch to state"
 _CALL = """select previous, refused
     from commit_write_sets($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"""
-_encode = msgspec.json.Encoder().encode
-_NOTHING_STORED = Contents(_encode(SelectorIndex()).decode(), None, b"")  # of a precondition
-
-
-def _columns(batch: list[_PendingSet], keys: KeyRing) -> tuple[list[object] | None, ...]:
-    """The batch as the arrays of the commit function, in the order of its parameters."""
-    rows = [(index, write) for index, waiting in enumerate(batch) for write in waiting.writes]
-    writes = [write for _, write in rows]
-    stored = [_stored(write, keys) for write in writes]
-    return (
-        [index for index, _ in rows],
-        [write.key.kind for write in writes],
-        [write.key.namespace for write in writes],
-        [write.key.name for write in writes],
-        [write.uid for write in writes],
-        [write.change for write in writes],
-        [write.expected for write in writes],
-        [body for _, _, body in stored],
-        [index for index, _, _ in stored],
-        _column([old_index for _, old_index, _ in stored]),
-        _column([write.owner for write in writes]),
-        _column([write.node for write in writes]),
-        [write.deleting for write in writes],
-    )
-
-
-def _stored(write: Write, keys: KeyRing) -> Contents:
-    """What is stored of a write. The old selector index only where it is not packed with the body."""
-    if write.change == "G":
-        return _NOTHING_STORED
-    old_index = _encode(write.old_selector_index).decode() if write.old_selector_index else None
-    contents = Contents(_encode(write.selector_index).decode(), old_index, write.body)
-    if write.key.kind in ENCRYPTED:
-        return contents._replace(body=keys.encrypt(write.key, write.body))
-    packed = None if _has_moved(write) else pack(contents)
-    return contents if packed is None else Contents(contents.selector_index, None, packed)
-
-
-def _has_moved(write: Write) -> bool:
-    """Return whether an object has gone from one node to another, as custom ones may: history of the former has to find it."""
-    old = write.old_selector_index.fields.get("spec.nodeName") if write.old_selector_index else None
-    return bool(old) and old != write.node
-
-
-def _dormancy_columns(batch: list[_PendingSet]) -> tuple[list[object] | None, ...]:
-    writes = [write for waiting in batch for write in waiting.writes]
-    return _column([write.dormant for write in writes]), _column([write.expires_at for write in writes])
-
-
-def _column(values: list[T | None]) -> list[T | None] | None:
-    """None for a column of nulls, which is the same to `unnest`: each value of an array costs both ends something."""
-    return None if values.count(None) == len(values) else values

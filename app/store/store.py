@@ -15,7 +15,7 @@ from app.metrics.registry import MetricsRegistry
 from app.store import notifications, timeline
 from app.store.batching_loader import BatchingLoader
 from app.store.change_feed import Change, Feed
-from app.store.commit import Write, Writer
+from app.store.commit import Writer
 from app.store.database_metrics import DatabaseMetrics
 from app.store.dormant_objects import DormantObjects
 from app.store.encryption.encryption import LEAD, KeyRing
@@ -34,6 +34,7 @@ from app.store.notifications import AgentCalls, LogGrowth
 from app.store.postgres_connection import Connection, connect
 from app.store.reader import Page, Query, Reader, StoredObject
 from app.store.tokens import Tokens
+from app.store.write_set import Write
 
 # The commit function joins short arrays with large tables: always by index, whatever the statistics say.
 _WRITER_SETTINGS = {

@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from app.store import Conflict, Key, OutcomeUnknown, Store, Unavailable, Write, open_store, precondition
+from app.store import MUST_LIVE, Conflict, Key, OutcomeUnknown, Store, Unavailable, Write, open_store, precondition
 from app.store.commit import MAX_SETS, MAX_URGENT
 from tests.conftest import database
 from tests.store.proxy import Proxy
@@ -338,3 +338,41 @@ async def test_a_process_of_an_earlier_version_still_writes(store: Store) -> Non
     await store.pool.fetchrow(f"select * from commit_write_sets({places})", *columns, "origin")
 
     assert await store.pool.fetchval("select dormant is null and expires_at is null from heads where name = 'a'")
+
+
+async def test_a_guard_that_all_sets_of_a_batch_demand_is_checked_for_all(store: Store) -> None:
+    await store.commit([create("there")])
+    before = await store.revision()
+
+    results = await together(
+        store,
+        [create("a", 1), precondition(key("there"))],
+        [precondition(key("there")), create("b", 2), create("c", 3)],
+        [create("there"), create("d")],
+        [create("a"), precondition(key("there"))],
+    )
+
+    assert [type(each) for each in results] == [list, list, Conflict, Conflict]
+    assert await values(store, "a", "b", "c", "d") == {"a": 1, "b": 2, "c": 3}
+    heads = await store.get_many([key(name) for name in ("a", "b", "c")])
+    assert isinstance(results[0], list)
+    assert isinstance(results[1], list)
+    assert [heads[key(name)].revision for name in ("a", "b", "c")] == [results[0][0], *results[1][1:]]
+    assert await store.revision() > before
+
+
+@pytest.mark.parametrize("expected", [MUST_LIVE, 0, 1_000_000])
+async def test_a_guard_of_all_sets_that_is_refused_refuses_all(store: Store, expected: int) -> None:
+    await store.commit([create("there"), create("taken")])
+    guard = precondition(key("absent" if expected == MUST_LIVE else "there"), expected)
+
+    results = await together(store, [create("a"), guard], [create("taken"), guard], [guard, create("c")], [guard])
+
+    assert [each.keys for each in results if isinstance(each, Conflict)] == [
+        [guard.key],
+        [key("taken"), guard.key],
+        [guard.key],
+        [guard.key],
+    ]
+    assert await values(store, "a", "c") == {}
+    assert len(await store.commit([create("a"), precondition(key("there"))])) == 2

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -241,9 +242,14 @@ def _answer(draft: _Draft, body: bytes, revision: int) -> Answer:
 def _places(kind: Kind, namespace: str) -> Iterator[Write]:
     """What must live for an object to be created: its namespace, and the definition of a custom kind."""
     if kind.namespaced:
-        yield precondition(Key(NAMESPACES, "", namespace))
+        yield _must_live(NAMESPACES, namespace)
     if kind.definition:
-        yield precondition(Key(DEFINITIONS.resource, "", kind.definition))
+        yield _must_live(DEFINITIONS.resource, kind.definition)
+
+
+@lru_cache(1024)
+def _must_live(resource: str, name: str) -> Write:
+    return precondition(Key(resource, "", name))
 
 
 async def _check_new(registry: Registry, kind: Kind, writes: list[Write]) -> None:

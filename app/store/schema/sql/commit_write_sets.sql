@@ -3,6 +3,7 @@
 -- Item j of the arrays gets revision previous + j; refused items and guards leave harmless gaps.
 -- changes: A create, M modify, D delete, G guard (no write).
 -- expected: 0 must not exist; n > 0 must be at revision n; -1 must exist and not be on its way out.
+-- sets: which set an item belongs to; null for a guard of all sets: if it is refused, "in_set <> all (bad_sets)" is never true.
 create or replace function commit_write_sets(
     sets int[], kinds text[], namespaces text[], names text[], uids text[], changes text[], expected bigint[],
     bodies bytea[], labellings text[], old_labellings text[], owners text[], nodes text[], deletings boolean[], origin text,

@@ -1,0 +1,114 @@
+"""Commit arrays: a batch of write sets as the parameters of the SQL function commit_write_sets (`schema/sql`).
+
+`commit` lays out each batch before it is sent, and finds by the layout which revision each write got. Pure.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from app.store.change_feed import SelectorIndex
+from app.store.encryption.encryption import ENCRYPTED, KeyRing
+from app.store.errors import Key
+from app.store.packing.packing import Contents, pack
+from app.store.write_set import Write
+
+T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
+_NOTHING_STORED = Contents(_encode(SelectorIndex()).decode(), None, b"")  # of a precondition
+
+
+class Layout(NamedTuple):
+    """Where the writes of a batch stand in the arrays of the commit function.
+
+    rows:  the number of its set, and the write; None for a guard of all sets.
+    items: of each set, the places of its writes among the rows, from 1.
+    """
+
+    rows: list[tuple[int | None, Write]]
+    items: list[list[int]]
+
+
+def lay_out(sets: Sequence[Sequence[Write]]) -> Layout:
+    """Lay out a batch. A guard that all sets demand, such as their namespace, is there once.
+
+    It belongs to no set: if it is refused, NULL is among the refused sets. So nothing is unequal to all of them, and the function
+    writes nothing.
+    """
+    shared = _find_shared_guards(sets)
+    rows: list[tuple[int | None, Write]] = [(None, guard) for guard in shared.values()]
+    places = {key: item for item, key in enumerate(shared, 1)}
+    items: list[list[int]] = []
+    for index, writes in enumerate(sets):
+        own: list[int] = []
+        for write in writes:
+            if places and write.change == "G" and write.key in places:
+                own.append(places[write.key])
+            else:
+                rows.append((index, write))
+                own.append(len(rows))
+        items.append(own)
+    return Layout(rows, items)
+
+
+def _find_shared_guards(sets: Sequence[Sequence[Write]]) -> dict[Key, Write]:
+    """Return the guards that every one of several sets demands."""
+    if len(sets) < 2:
+        return {}
+    shared = {write.key: write for write in sets[0] if write.change == "G"}
+    for writes in sets:
+        if not shared:
+            break
+        guards = {write.key: write for write in writes if write.change == "G" and write.key in shared}
+        shared = {key: guard for key, guard in guards.items() if guard.expected == shared[key].expected}
+    return shared
+
+
+def columns_of(layout: Layout, keys: KeyRing) -> tuple[list[object] | None, ...]:
+    """The batch as the arrays of the commit function, in the order of its parameters."""
+    writes = [write for _, write in layout.rows]
+    stored = [_stored(write, keys) for write in writes]
+    return (
+        [index for index, _ in layout.rows],
+        [write.key.kind for write in writes],
+        [write.key.namespace for write in writes],
+        [write.key.name for write in writes],
+        [write.uid for write in writes],
+        [write.change for write in writes],
+        [write.expected for write in writes],
+        [body for _, _, body in stored],
+        [index for index, _, _ in stored],
+        _column([old_index for _, old_index, _ in stored]),
+        _column([write.owner for write in writes]),
+        _column([write.node for write in writes]),
+        [write.deleting for write in writes],
+    )
+
+
+def _stored(write: Write, keys: KeyRing) -> Contents:
+    """What is stored of a write. The old selector index only where it is not packed with the body."""
+    if write.change == "G":
+        return _NOTHING_STORED
+    old_index = _encode(write.old_selector_index).decode() if write.old_selector_index else None
+    contents = Contents(_encode(write.selector_index).decode(), old_index, write.body)
+    if write.key.kind in ENCRYPTED:
+        return contents._replace(body=keys.encrypt(write.key, write.body))
+    packed = None if _has_moved(write) else pack(contents)
+    return contents if packed is None else Contents(contents.selector_index, None, packed)
+
+
+def _has_moved(write: Write) -> bool:
+    """Return whether an object has gone from one node to another, as custom ones may: history of the former has to find it."""
+    old = write.old_selector_index.fields.get("spec.nodeName") if write.old_selector_index else None
+    return bool(old) and old != write.node
+
+
+def dormancy_columns_of(layout: Layout) -> tuple[list[object] | None, ...]:
+    writes = [write for _, write in layout.rows]
+    return _column([write.dormant for write in writes]), _column([write.expires_at for write in writes])
+
+
+def _column(values: list[T | None]) -> list[T | None] | None:
+    """None for a column of nulls, which is the same to `unnest`: each value of an array costs both ends something."""
+    return None if values.count(None) == len(values) else values
