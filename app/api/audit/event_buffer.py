@@ -60,7 +60,8 @@ class EventBuffer:
         self._records: list[Record] = []  # the newest, not encoded yet
         self._pieces: list[_Piece] = []
         self._lines: deque[bytes] = deque()  # encoded, and not written yet: only the thread touches them
-        self._count, self._bytes, self._dropped = 0, 0, 0
+        self._count, self._bytes = 0, 0  # of all events that are not written
+        self._dropped = 0
         self._arrived, self._has_room = asyncio.Event(), asyncio.Event()
         self._has_room.set()
         self._thread = WriterThread()
@@ -87,11 +88,6 @@ class EventBuffer:
         self._arrived.set()
         if len(self._records) >= _TOGETHER:
             self._encode_records()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether every event has been written."""
-        return not self._count
 
     def _encode_records(self) -> None:
         """Encode the newest records. Those with large bodies are left to the thread."""

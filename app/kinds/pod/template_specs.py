@@ -3,7 +3,7 @@
 Of what schedules, pipelines and arrays create, thousands of Jobs have the same template. Kinds with a pod template fill in its
 defaults by `TEMPLATE_SPECS.share`; `pod_validation` and `pod_warnings` ask it for what follows from a spec alone. A spec never
 changes, so what was found out about an object stays true. Memory is bounded: large specs are not shared, and a full cache is
-emptied.
+emptied. Threads may call it: where they meet, something is found out twice.
 """
 
 from collections.abc import Callable

@@ -18,7 +18,7 @@ Path = tuple[str, ...]
 
 SELF = "."
 NO_CHILDREN: FieldSet = {}
-"""The node of a leaf. One for all: thousands of dicts for the leaves of new objects would cost the garbage collector."""
+"""The node of a leaf. One for all: a new Job has thirty leaves, and its field set is kept as long as the Job."""
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 

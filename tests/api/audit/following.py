@@ -52,7 +52,7 @@ class Audited:
     async def events(self, count: int = 0) -> Sequence[dict[str, Any]]:
         """All events so far, once there are at least `count` of them and none is on its way."""
         async with asyncio.timeout(60):
-            while not self.buffer.is_empty or len(self.lines.events) < count:  # noqa: ASYNC110
+            while self.buffer._count or len(self.lines.events) < count:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         return self.lines.events
 
