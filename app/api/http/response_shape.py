@@ -82,9 +82,9 @@ class ResponseShape(NamedTuple):
         return self._replace(form=JSON) if self.is_protobuf else self
 
     @property
-    def cache_key(self) -> tuple[str, str, ResponseFormat, str | None]:
-        """Equal for shapes in which an object has the same bytes."""
-        return self.kind.resource, self.kind.version, self.form, self.include
+    def cache_key(self) -> str:
+        """Equal for shapes in which an object has the same bytes. A string: its hash is computed once."""
+        return f"{self.kind.resource} {self.kind.version} {self.form.form} {self.form.version} {self.include}"
 
     def encode_object(self, wire: bytes, now: Callable[[], datetime], *, columns: bool = True) -> bytes:
         """Encode one object; without `columns`, a Table omits its columnDefinitions, which the client has already."""
