@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 from uuid import uuid4
 
 import asyncpg
@@ -29,7 +28,6 @@ from app.store.write_set import Write
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
-T = TypeVar("T")
 
 MAX_SETS = 256
 MAX_URGENT = 128  # of those: renewals without end must not stop all others

@@ -20,10 +20,10 @@ _NOTHING_STORED = Contents(_encode(SelectorIndex()).decode(), None, b"")  # of a
 
 
 class Layout(NamedTuple):
-    """Where the writes of a batch stand in the arrays of the commit function.
+    """Positions of a batch's writes in the arrays of the commit function.
 
-    rows:  the number of its set, and the write; None for a guard of all sets.
-    items: of each set, the places of its writes among the rows, from 1.
+    rows:  in the order of the arrays, the number of the set (None for a guard of all sets), and the write.
+    items: for each set, the position of each of its writes among the rows, from 1.
     """
 
     rows: list[tuple[int | None, Write]]
@@ -31,10 +31,10 @@ class Layout(NamedTuple):
 
 
 def lay_out(sets: Sequence[Sequence[Write]]) -> Layout:
-    """Lay out a batch. A guard that all sets demand, such as their namespace, is there once.
+    """Lay out a batch. A guard that all sets demand, such as their namespace, has one row, in no set.
 
-    It belongs to no set: if it is refused, NULL is among the refused sets. So nothing is unequal to all of them, and the function
-    writes nothing.
+    The function sees NULL as its set. If the guard is refused, NULL is one of the refused sets, so `in_set <> all (bad_sets)` is
+    true for no write, and the function writes nothing.
     """
     shared = _find_shared_guards(sets)
     rows: list[tuple[int | None, Write]] = [(None, guard) for guard in shared.values()]
@@ -87,7 +87,7 @@ def columns_of(layout: Layout, keys: KeyRing) -> tuple[list[object] | None, ...]
 
 
 def _stored(write: Write, keys: KeyRing) -> Contents:
-    """What is stored of a write. The old selector index only where it is not packed with the body."""
+    """Return what is stored of a write. A packed body contains the old selector index, any other has it beside itself."""
     if write.change == "G":
         return _NOTHING_STORED
     old_index = _encode(write.old_selector_index).decode() if write.old_selector_index else None

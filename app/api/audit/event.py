@@ -197,7 +197,7 @@ def _status(record: Record) -> Status:
 
 
 def _annotations(record: Record) -> Mapping[str, str]:
-    """Those that were noted; then the decision, and why. No decision if the request was not authorized, as without a user."""
+    """Return the annotations noted on the way, then the decision and its reason. A request without a user has no decision."""
     if not record.code or record.acting_user is None or record.code == 401:
         return record.annotations
     if record.code == 403:

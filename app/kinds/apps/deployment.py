@@ -21,7 +21,7 @@ from app.kinds.apps.apps_schema import (
 from app.kinds.apps.replica_validation import not_negative, validate_counts, validate_pods
 from app.kinds.core.poddisruptionbudget import PERCENT
 from app.kinds.pod.pod_warnings import warnings_of_spec
-from app.kinds.pod.template_specs import TEMPLATE_SPECS
+from app.kinds.pod.shared_specs import TEMPLATE_SPECS
 from app.machinery.base import Column, IntOrString, Kind, ScalePaths
 from app.machinery.durations import age
 from app.machinery.errors import Cause, forbidden, invalid, not_supported

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from app.kinds.apps.apps_schema import ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus
 from app.kinds.apps.replica_validation import not_negative, validate_counts, validate_pods
 from app.kinds.pod.pod_warnings import warnings_of_spec
-from app.kinds.pod.template_specs import TEMPLATE_SPECS
+from app.kinds.pod.shared_specs import TEMPLATE_SPECS
 from app.machinery.base import Column, Kind, ScalePaths
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid

@@ -10,7 +10,7 @@ from app.kinds.batch.cron_hash import is_hashed, resolve
 from app.kinds.batch.cron_schedule import ScheduleError
 from app.kinds.batch.cronjob_schema import CronJob, CronJobSpec, CronJobStatus, JobTemplateSpec
 from app.kinds.batch.cronjob_validation import validate, validate_update
-from app.kinds.pod.template_specs import TEMPLATE_SPECS
+from app.kinds.pod.shared_specs import TEMPLATE_SPECS
 from app.machinery.base import Column, Kind, ObjectMeta
 from app.machinery.durations import age
 from app.machinery.name_validation import dns_label

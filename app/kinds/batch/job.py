@@ -21,7 +21,7 @@ from app.kinds.batch.job_state import condition, is_finished, is_indexed, is_tru
 from app.kinds.batch.job_status_validation import validate_status
 from app.kinds.batch.job_validation import own_labels, own_selector, validate, validate_update
 from app.kinds.pod.pod import warnings_of_spec
-from app.kinds.pod.template_specs import TEMPLATE_SPECS
+from app.kinds.pod.shared_specs import TEMPLATE_SPECS
 from app.machinery.base import Column, Kind, LabelSelector
 from app.machinery.durations import age
 from app.machinery.name_validation import dns_label, label_value

@@ -6,10 +6,8 @@ modules.
 """
 
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import islice
 
-import msgspec
 from msgspec.structs import replace
 
 from app.kinds.pod.affinity import Toleration
@@ -29,7 +27,7 @@ from app.kinds.pod.pod_schema import (
 )
 from app.kinds.pod.resource_validation import quantities, validate_resources
 from app.kinds.pod.security_validation import validate_pod_security
-from app.kinds.pod.template_specs import TEMPLATE_SPECS
+from app.kinds.pod.shared_specs import TEMPLATE_SPECS, SharedSpecs
 from app.kinds.pod.volume_validation import validate_volumes
 from app.machinery import name_validation
 from app.machinery.errors import Cause, duplicate, forbidden, invalid, not_supported, one_of, required
@@ -41,8 +39,6 @@ PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 SYSTEMS = ("linux", "windows")
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 MOST = 2**31 - 1
-_REMEMBERED = 8192  # bytes of the longest spec that is remembered, so that memory stays bounded
-_encode = msgspec.json.Encoder().encode
 
 CHANGEABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -72,42 +68,19 @@ def _template(template: PodTemplateSpec, path: str) -> Iterator[Cause]:
 
 def _pod(pod: Pod) -> Iterator[Cause]:
     yield from _deletion_cost(pod.metadata.annotations, "metadata.annotations")
-    yield from _known_spec(pod.spec, "spec")
+    if not _POD_SPECS.ask(_is_sound, _POD_SPECS.share(pod.spec)):
+        yield from _spec(pod.spec, "spec")
     yield from _same_host_ports(pod.spec, "spec", unset_too=True)
     yield from validate_images(pod.spec, "spec")
     yield from _validate_gated(pod.spec, "spec")
-
-
-class _Alike:
-    """A spec that is the same as another one if both have the same JSON."""
-
-    __slots__ = ("json", "spec")
-
-    def __init__(self, spec: PodSpec) -> None:
-        self.spec = spec
-        self.json = _encode(spec)
-
-    def __hash__(self) -> int:
-        return hash(self.json)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Alike) and self.json == other.json
-
-
-@lru_cache(512)
-def _is_alike_sound(alike: _Alike) -> bool:
-    """Of what schedules and pipelines create, thousands are alike."""
-    return _is_sound(alike.spec)
 
 
 def _is_sound(spec: PodSpec) -> bool:
     return not any(_spec(spec, ""))
 
 
-def _known_spec(spec: PodSpec, path: str) -> Iterator[Cause]:
-    alike = _Alike(spec)
-    if len(alike.json) > _REMEMBERED or not _is_alike_sound(alike):
-        yield from _spec(spec, path)
+# Clients and controllers create thousands of pods that are alike. They are defaulted by now.
+_POD_SPECS = SharedSpecs(lambda spec: spec)
 
 
 def _deletion_cost(annotations: dict[str, str], path: str) -> Iterator[Cause]:

@@ -11,7 +11,7 @@ from msgspec.structs import fields
 from app.kinds.pod.container import Container, ResourceRequirements
 from app.kinds.pod.pod_schema import PodOS, PodSpec
 from app.kinds.pod.security import PodSecurityContext
-from app.kinds.pod.template_specs import TEMPLATE_SPECS
+from app.kinds.pod.shared_specs import TEMPLATE_SPECS
 from app.kinds.pod.volume import Volume
 from app.machinery.shape import shape_of
 

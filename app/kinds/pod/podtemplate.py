@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from app.kinds.pod.pod_schema import PodTemplate
 from app.kinds.pod.pod_validation import validate_template
 from app.kinds.pod.pod_warnings import warnings_of_spec
-from app.kinds.pod.template_specs import TEMPLATE_SPECS
+from app.kinds.pod.shared_specs import TEMPLATE_SPECS
 from app.machinery.base import Column, Kind
 from app.machinery.errors import Cause
 

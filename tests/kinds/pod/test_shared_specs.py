@@ -1,10 +1,10 @@
-"""Template specs: templates that are alike share one spec, with its defaults."""
+"""Shared specs: templates that are alike have one spec, with its defaults."""
 
 from typing import Any
 
 from app.kinds.pod.pod_defaults import default_pod_spec
 from app.kinds.pod.pod_schema import PodSpec
-from app.kinds.pod.template_specs import LARGEST, TemplateSpecs
+from app.kinds.pod.shared_specs import LARGEST, SharedSpecs
 from tests.kinds.pods import a_pod
 
 
@@ -13,7 +13,7 @@ def a_spec(**main: Any) -> PodSpec:
 
 
 def test_templates_that_are_alike_share_one_spec_with_its_defaults() -> None:
-    specs = TemplateSpecs()
+    specs = SharedSpecs(default_pod_spec)
     first, second = specs.share(a_spec()), specs.share(a_spec())
     assert first == default_pod_spec(a_spec())
     assert second is first
@@ -22,12 +22,12 @@ def test_templates_that_are_alike_share_one_spec_with_its_defaults() -> None:
 
 
 def test_a_spec_with_all_its_defaults_is_shared_as_it_is() -> None:
-    specs, complete = TemplateSpecs(), default_pod_spec(a_spec())
+    specs, complete = SharedSpecs(default_pod_spec), default_pod_spec(a_spec())
     assert specs.share(complete) is complete
 
 
 def test_a_shared_spec_is_asked_about_once() -> None:
-    specs = TemplateSpecs()
+    specs = SharedSpecs(default_pod_spec)
     asked: list[PodSpec] = []
 
     def image(spec: PodSpec) -> str:
@@ -47,7 +47,7 @@ def test_a_shared_spec_is_asked_about_once() -> None:
 
 
 def test_large_specs_are_not_shared() -> None:
-    specs = TemplateSpecs()
+    specs = SharedSpecs(default_pod_spec)
     large = {"args": ["x" * LARGEST]}
     one, other = specs.share(a_spec(**large)), specs.share(a_spec(**large))
     assert one == other
@@ -55,7 +55,7 @@ def test_large_specs_are_not_shared() -> None:
 
 
 def test_a_full_cache_is_emptied() -> None:
-    specs = TemplateSpecs(most=2)
+    specs = SharedSpecs(default_pod_spec, most=2)
     first = specs.share(a_spec(args=["0"]))
     *_, last = [specs.share(a_spec(args=[str(number)])) for number in range(1, 4)]
     assert specs.share(a_spec(args=["3"])) is last

@@ -1,9 +1,9 @@
-"""Template specs: pod templates that are alike share one spec, which is defaulted and judged once.
+"""Shared specs: pod templates that are alike have one spec, which is defaulted and validated once.
 
-Of what schedules, pipelines and arrays create, thousands of Jobs have the same template. Kinds with a pod template fill in its
-defaults by `TEMPLATE_SPECS.share`; `pod_validation` and `pod_warnings` ask it for what follows from a spec alone. A spec never
-changes, so what was found out about an object stays true. Memory is bounded: large specs are not shared, and a full cache is
-emptied. Threads may call it: where they meet, something is found out twice.
+Schedules, pipelines and arrays create thousands of Jobs with the same template. Kinds with a pod template fill in its defaults by
+`TEMPLATE_SPECS.share`. `pod_validation` and `pod_warnings` ask it for what follows from a spec alone; a spec never changes, so
+the answer stays true. Memory is bounded: large specs are not shared, and a full cache is emptied. Threads may call it at the
+same time: then a spec is defaulted or validated twice at worst.
 """
 
 from collections.abc import Callable
@@ -21,34 +21,34 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Shared(NamedTuple):
-    """A spec with its defaults, and what was found out about it, by the function that did."""
+    """A complete spec, and what each function has returned for it."""
 
     spec: PodSpec
     facts: dict[Callable[[PodSpec], Any], Any]
 
 
-class TemplateSpecs:
-    """The specs of one process, by their JSON as it was sent, and by identity."""
+class SharedSpecs:
+    """Specs of one process, by their JSON as it was sent, and by identity. `complete` fills in what a sent spec lacks."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self, complete: Callable[[PodSpec], PodSpec], most: int = MOST) -> None:
+        self._complete, self._most = complete, most
         self._by_json: dict[bytes, PodSpec] = {}
         self._shared: dict[int, _Shared] = {}
 
     def share(self, spec: PodSpec) -> PodSpec:
-        """Return the spec with its defaults: one object for all that are alike, the same one if nothing is missing."""
+        """Return the complete spec: one object for all that are alike."""
         if self._find(spec) is not None:
             return spec
         json = _encode(spec)
         if len(json) > LARGEST:
-            return default_pod_spec(spec)
+            return self._complete(spec)
         shared = self._by_json.get(json)
         if shared is None:
-            shared = self._add(json, default_pod_spec(spec))
+            shared = self._add(json, self._complete(spec))
         return shared
 
     def ask(self, find: Callable[[PodSpec], T], spec: PodSpec) -> T:
-        """Return what `find` returns for a spec. It is called once for a shared one."""
+        """Return what `find` returns for a spec. For a shared spec, `find` is called once."""
         shared = self._find(spec)
         if shared is None:
             return find(spec)
@@ -70,4 +70,4 @@ class TemplateSpecs:
         return spec
 
 
-TEMPLATE_SPECS = TemplateSpecs()
+TEMPLATE_SPECS = SharedSpecs(default_pod_spec)
