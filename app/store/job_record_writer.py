@@ -26,11 +26,12 @@ MOST_BYTES = 16 << 20  # of history in one part
 
 
 class History(NamedTuple):
-    """A part of history: revisions in (after, up_to]."""
+    """A part of history: revisions in (after, up_to]. The last one reaches to what was newest when it was read."""
 
     after: int
     up_to: int
     versions: Sequence[Version]
+    is_last: bool = False
 
 
 class AttemptRow(NamedTuple):
@@ -51,12 +52,14 @@ class Swept(NamedTuple):
 
 
 # The next so many rows of history, or fewer if they are large. Revisions may leap, so a range of them says nothing.
-_NEXT = f"""select coalesce((select revision from job_recorder), 0) as after, (select max(revision) from (
+_NEXT = f"""select coalesce((select revision from job_recorder), 0) as after, max(revision) filter (where before <= $2) as up_to,
+        count(*) filter (where before <= $2) = count(*) and count(*) < $1 as is_last
+    from (
         select revision, sum(size) over (order by revision) - size as before from (
             select revision, {SIZE.format("v")} as size from versions v
             where revision > coalesce((select revision from job_recorder), 0) order by revision limit $1
         ) next
-    ) sized where before <= $2) as up_to"""
+    ) sized"""
 _RESTARTED = b'"lastState":{"terminated"'  # in the stored JSON of a pod with a container that was restarted
 _ENDS = (b'"type":"Complete"', b'"type":"Failed"')  # in that of a Job with a condition that ends it
 _ENDED = tuple(encode_label("status.phase", phase) for phase in ("Succeeded", "Failed"))  # in the index of an ended pod
@@ -199,11 +202,12 @@ class JobRecordWriter:
 
     async def next_history(self, limit: int) -> History | None:
         """Read what follows of history, at most so many rows of it and, but for one row, MOST_BYTES; None if all is recorded."""
-        ((after, up_to),) = await call_database(self._pool.fetch(_NEXT, limit, MOST_BYTES))
+        ((after, up_to, is_last),) = await call_database(self._pool.fetch(_NEXT, limit, MOST_BYTES))
         if up_to is None:
             return None
         rows = await call_database(self._pool.fetch(_VERSIONS, after, up_to))
-        return History(after, up_to, [version for row in rows if (version := _version_to_record(row))])
+        versions = [version for row in rows if (version := _version_to_record(row))]
+        return History(after, up_to, versions, is_last)
 
     async def record(
         self,

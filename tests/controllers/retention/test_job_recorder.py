@@ -21,7 +21,7 @@ from app.registry.verbs import objects
 from app.registry.verbs.deletion import Demand
 from app.registry.verbs.objects import Registry
 from app.store.compaction import compact
-from app.store.job_record_writer import AttemptRow
+from app.store.job_record_writer import AttemptRow, History, JobRecordWriter
 from app.store.job_records import JobRow, RecordQuery
 from tests.controllers.running import every, running, settled, until
 from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, a_pod, create, example, get, named
@@ -181,6 +181,29 @@ async def test_parts_of_any_size_lead_to_the_same(registry: Registry) -> None:
 
     assert len(await attempts(registry, job.metadata.uid)) == 3
     assert (await recorded(registry))["pi"].summary.deleted_at is not None
+
+
+async def test_what_is_committed_during_a_run_waits_for_the_next(registry: Registry) -> None:
+    parts: list[History] = []
+
+    class Writer(JobRecordWriter):
+        """As if clients never ceased to write: with each part that is recorded, another Job ends."""
+
+        async def record(self, part: History, *rows: Any) -> bool:
+            parts.append(part)
+            is_recorded = await super().record(part, *rows)
+            await a_finished_job(registry, f"next-{len(parts)}")
+            return is_recorded
+
+    await a_finished_job(registry)
+    writer = Writer(registry.store.pool)
+
+    for runs in (1, 2):
+        async with asyncio.timeout(60):
+            await JobRecorder(writer).run_once(registry.now())
+        assert len(parts) == runs
+
+    assert set(await recorded(registry)) == {"pi", "next-1"}
 
 
 async def test_of_many_attempts_the_newest_stay_and_the_others_are_counted(
