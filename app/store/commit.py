@@ -20,7 +20,7 @@ from app.kinds.core.lease import KIND as LEASES
 from app.kinds.core.lease import NODE_NAMESPACE
 from app.metrics.registry import MetricsRegistry
 from app.store.change_feed import Change, Feed, OwnVersion
-from app.store.commit_arrays import Layout, columns_of, dormancy_columns_of, lay_out
+from app.store.commit_arrays import Layout, lay_out, parameters_of
 from app.store.commit_metrics import CommitMetrics
 from app.store.encryption.encryption import KeyRing
 from app.store.errors import Conflict, Key, OutcomeUnknown, Unavailable
@@ -114,6 +114,8 @@ class Writer:
         """Commit one write set; the revision of each write. Raises Conflict, Unavailable or OutcomeUnknown."""
         if self._stopped:
             raise _stopping_error()
+        if not writes:
+            return []
         if len({write.key for write in writes}) < len(writes):
             raise ValueError("a write set may name an object only once")
         waiting = _PendingSet(writes, asyncio.get_running_loop().create_future(), self._feed.unbroken_since)
@@ -202,7 +204,7 @@ class Writer:
 
     async def _call(self, layout: Layout) -> asyncpg.Record | None:
         """Anew, if the server has ended the session and nothing was sent to it any more."""
-        values = (*columns_of(layout, self._keys), self.origin, *dormancy_columns_of(layout))
+        values = parameters_of(layout, self.origin, self._keys)
         try:
             return await (await self._ensure_connection()).fetchrow(_CALL, *values, timeout=COMMIT_SECONDS)
         except asyncpg.InternalClientError as error:

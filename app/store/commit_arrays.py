@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -36,6 +36,8 @@ def lay_out(sets: Sequence[Sequence[Write]]) -> Layout:
     The function sees NULL as its set. If the guard is refused, NULL is one of the refused sets, so `in_set <> all (bad_sets)` is
     true for no write, and the function writes nothing.
     """
+    if len(sets) == 1:
+        return Layout([(0, write) for write in sets[0]], [list(range(1, len(sets[0]) + 1))])
     shared = _find_shared_guards(sets)
     rows: list[tuple[int | None, Write]] = [(None, guard) for guard in shared.values()]
     places = {key: item for item, key in enumerate(shared, 1)}
@@ -54,8 +56,6 @@ def lay_out(sets: Sequence[Sequence[Write]]) -> Layout:
 
 def _find_shared_guards(sets: Sequence[Sequence[Write]]) -> dict[Key, Write]:
     """Return the guards that every one of several sets demands."""
-    if len(sets) < 2:
-        return {}
     shared = {write.key: write for write in sets[0] if write.change == "G"}
     for writes in sets:
         if not shared:
@@ -65,24 +65,22 @@ def _find_shared_guards(sets: Sequence[Sequence[Write]]) -> dict[Key, Write]:
     return shared
 
 
-def columns_of(layout: Layout, keys: KeyRing) -> tuple[list[object] | None, ...]:
-    """The batch as the arrays of the commit function, in the order of its parameters."""
-    writes = [write for _, write in layout.rows]
-    stored = [_stored(write, keys) for write in writes]
+def parameters_of(layout: Layout, origin: str, keys: KeyRing) -> tuple[object, ...]:
+    """The parameters of the commit function, in their order: the batch as arrays, one for each column, and who commits."""
+    rows: list[tuple[Any, ...]] = []
+    for index, write in layout.rows:
+        selector_index, old_selector_index, body = _stored(write, keys)
+        rows.append(
+            (
+                *(index, *write.key, write.uid, write.change, write.expected, body),
+                *(selector_index, old_selector_index, write.owner, write.node, write.deleting),
+                *(write.dormant, write.expires_at),
+            )
+        )
+    *columns, old_indexes, owners, nodes, deleting, dormant, expires_at = map(list, zip(*rows, strict=True))
     return (
-        [index for index, _ in layout.rows],
-        [write.key.kind for write in writes],
-        [write.key.namespace for write in writes],
-        [write.key.name for write in writes],
-        [write.uid for write in writes],
-        [write.change for write in writes],
-        [write.expected for write in writes],
-        [body for _, _, body in stored],
-        [index for index, _, _ in stored],
-        _column([old_index for _, old_index, _ in stored]),
-        _column([write.owner for write in writes]),
-        _column([write.node for write in writes]),
-        [write.deleting for write in writes],
+        *(*columns, _column(old_indexes), _column(owners), _column(nodes), deleting),
+        *(origin, _column(dormant), _column(expires_at)),
     )
 
 
@@ -94,7 +92,7 @@ def _stored(write: Write, keys: KeyRing) -> Contents:
     contents = Contents(_encode(write.selector_index).decode(), old_index, write.body)
     if write.key.kind in ENCRYPTED:
         return contents._replace(body=keys.encrypt(write.key, write.body))
-    packed = None if _has_moved(write) else pack(contents)
+    packed = None if _has_moved(write) else pack(contents, write.key.kind)
     return contents if packed is None else Contents(contents.selector_index, None, packed)
 
 
@@ -102,11 +100,6 @@ def _has_moved(write: Write) -> bool:
     """Return whether an object has gone from one node to another, as custom ones may: history of the former has to find it."""
     old = write.old_selector_index.fields.get("spec.nodeName") if write.old_selector_index else None
     return bool(old) and old != write.node
-
-
-def dormancy_columns_of(layout: Layout) -> tuple[list[object] | None, ...]:
-    writes = [write for _, write in layout.rows]
-    return _column([write.dormant for write in writes]), _column([write.expires_at for write in writes])
 
 
 def _column(values: list[T | None]) -> list[T | None] | None:

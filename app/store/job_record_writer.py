@@ -293,7 +293,7 @@ async def _record_events(connection: Connection, part: History) -> None:
         fields = decode_selector_index(index).fields
         uid = fields.get("involvedObject.uid")
         if uid and fields.get("involvedObject.kind") in ("Job", "Pod"):
-            events.append((uid, namespace, revision, pack_body(body)))
+            events.append((uid, namespace, revision, pack_body(body, "events")))
     if not events:
         return
     told = await connection.fetch(_PUT_EVENTS, *map(list, zip(*events, strict=True)), MOST_EVENTS)
@@ -327,7 +327,7 @@ def _job_columns(rows: Sequence[JobRow]) -> Iterable[list[object]]:
     for name in ("result", "created_at", "started_at", "ended_at", "deleted_at", "rerun_of"):
         yield [getattr(row.summary, name) for row in rows]
     yield [row.revision for row in rows]
-    yield [pack_body(row.body) for row in rows]
+    yield [pack_body(row.body, "jobs.batch") for row in rows]
 
 
 def _attempt_columns(rows: Sequence[AttemptRow]) -> Iterable[list[object]]:

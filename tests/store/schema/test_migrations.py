@@ -148,7 +148,7 @@ async def test_the_way_down_unpacks_versions_and_records(empty: str) -> None:
     thing = replace(a_thing("a", kind="events"), old_selector_index=SelectorIndex({"old": "yes"}))
     async with open_store(empty) as store:
         await store.commit([thing])
-    packed, body = pack_body(thing.body), thing.body
+    packed, body = pack_body(thing.body, thing.key.kind), thing.body
     await query(empty, "grant select on pods to public")
     await query(
         empty,
