@@ -1,4 +1,4 @@
-"""Reader: one object, many, lists with their revision, and the history. All from one pool of connections."""
+"""Reader: one object, many, lists with their revision, and the history. All but that of the feed from one pool of connections."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -252,9 +252,16 @@ class Reader:
         return found
 
     async def history(
-        self, after: int, up_to: int | None, timeline: int | None = None, without: str = ""
+        self,
+        connection: asyncpg.Connection | asyncpg.Pool,
+        after: int,
+        up_to: int | None,
+        timeline: int | None = None,
+        without: str = "",
     ) -> tuple[Sequence[Change], int, bool]:
         """The changes in (after, up_to] in order, the revision up to which they are complete, and whether there are more.
+
+        connection: the feed's own. To take one from the pool for each notification costs more than to read what it is about.
 
         Compacted if some of them are gone, be it only of Secrets: whoever follows all kinds would miss a deletion. As in
         `history_of`, the floor is read in the statement that reads the rows. Given a timeline, NewTimeline if there is a
@@ -265,7 +272,7 @@ class Reader:
             select revision, kind, namespace, name, uid, change, marks, old_marks, body, previous from versions
             where revision > $1 and revision <= coalesce($2, c.revision) and kind <> $4 order by revision limit $3
             ) x on true"""
-        rows = await self._pool.fetch(sql, after, up_to, HISTORY_ROWS, without)
+        rows = await connection.fetch(sql, after, up_to, HISTORY_ROWS, without)
         if timeline is not None and (timeline != rows[0]["timeline"] or rows[0]["store_revision"] < after):
             raise NewTimeline
         changes = self._changes(rows, after)

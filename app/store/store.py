@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from itertools import islice
 from typing import Any
@@ -91,14 +91,17 @@ class Store:
         self.writer = Writer(self._connect_writer, self.feed, self.metrics, self.keys)
         self.metrics.add_collector("database", DatabaseMetrics(pool, self.feed).collect)
         self.lifetimes = Lifetimes(pool, self.feed)
+        self._feed_connection: asyncpg.Connection | None = None
         self.names_lock = ExclusiveLock(dsn, "names of custom kinds")
         self._looking_back = asyncio.Lock()
-        self._connections: WeakSet[asyncpg.Connection] = WeakSet()  # of the pool and the writer
+        self._connections: WeakSet[asyncpg.Connection] = WeakSet()  # of the pool, the writer and the feed
         # Lists leave half of the connections to reads of single objects, which would wait behind megabytes.
         self._listing = asyncio.Semaphore(max(pool.get_max_size() // 2, 1))
 
     async def _history(self, after: int, up_to: int | None) -> tuple[Sequence[Change], int, bool]:
-        return await self.reader.history(after, up_to, self.feed.timeline, self._unfollowed)
+        if self._feed_connection is None or self._feed_connection.is_closed():
+            self._feed_connection = await self._connect(_READER_SETTINGS, self.check_timeline)
+        return await self.reader.history(self._feed_connection, after, up_to, self.feed.timeline, self._unfollowed)
 
     async def check_timeline(self, connection: timeline.Connection) -> None:
         """Called on every new connection before it is used: is this still the database that the process knows?"""
@@ -114,15 +117,26 @@ class Store:
         for connection in list(self._connections):
             connection.terminate()
 
+    def terminate(self) -> None:
+        """Close all connections at once. Called when nothing uses them any more."""
+        self.pool.terminate()
+        self._drop_connections()
+
     async def _check_timeline(self) -> None:
         async with self.pool.acquire() as connection:
             await self.check_timeline(connection)
 
     async def _connect_writer(self) -> asyncpg.Connection:
-        connection = await connect(self.dsn, server_settings=_WRITER_SETTINGS)
+        return await self._connect(_WRITER_SETTINGS, lambda connection: timeline.begin(connection, self.feed))
+
+    async def _connect(
+        self, settings: Mapping[str, str], begin: Callable[[asyncpg.Connection], Awaitable[None]]
+    ) -> asyncpg.Connection:
+        """Connect beside the pool. `begin` is called before the connection is used."""
+        connection = await connect(self.dsn, server_settings=settings)
         self._connections.add(connection)
         try:
-            await timeline.begin(connection, self.feed)
+            await begin(connection)
         except BaseException:
             connection.terminate()
             raise
@@ -284,7 +298,7 @@ async def open_store(
     dsn: str,
     *,
     ring_bytes: int = 32 << 20,
-    pool_size: int = 8,
+    pool_size: int = 7,
     log_cap: int = CAP,
     keys: MasterKeys | None = None,
     key_lead: timedelta = LEAD,
@@ -325,4 +339,4 @@ async def open_store(
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         finally:  # also when cancelled again: nothing of a store outlives it
-            pool.terminate()
+            store.terminate()

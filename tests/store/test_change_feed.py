@@ -240,7 +240,7 @@ async def test_history_says_so_when_it_no_longer_reaches_back(store: Store) -> N
     with pytest.raises(Compacted):
         await store.reader.history_of(KIND, start, second)
     with pytest.raises(Compacted):
-        await store.reader.history(start, None)
+        await store.reader.history(store.pool, start, None)
     assert await store.reader.history_of(KIND, second, second) == []
 
 

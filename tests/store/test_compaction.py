@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -217,7 +218,7 @@ async def test_a_feed_that_missed_the_deletion_of_a_secret_starts_anew(store: St
         async with store.pool.acquire() as connection:
             await timeline.check_timeline(connection, behind)
 
-    behind = Feed(store.reader.history, 1 << 20, check_timeline)
+    behind = Feed(partial(store.reader.history, store.pool), 1 << 20, check_timeline)
     behind.start_at(a)
     (gone,) = await store.commit([delete("a", a, 1, kind=SECRET)])
     await age(store, a, gone)

@@ -135,7 +135,7 @@ async def judge(stores: list[Store], followed: list[list[Change]], account: Acco
     for store in stores:
         async with asyncio.timeout(10):
             await store.feed.reach(last)
-    history, _, more = await stores[0].reader.history(0, None)
+    history, _, more = await stores[0].reader.history(stores[0].pool, 0, None)
     heads = (await stores[0].list(Query(kind=KIND))).heads
     assert not more
     assert account.acknowledged

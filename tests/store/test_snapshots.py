@@ -272,7 +272,7 @@ async def test_every_list_is_what_the_history_leads_to(store: Store, seed: int) 
                 continue
 
     await asyncio.gather(*(write() for _ in range(3)))
-    history, _, _ = await store.reader.history(0, None)
+    history, _, _ = await store.reader.history(store.pool, 0, None)
     state: dict[str, object] = {}
     for change in history:
         state = {name: value for name, value in state.items() if name != change.key.name}

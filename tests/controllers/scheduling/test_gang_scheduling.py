@@ -243,7 +243,7 @@ async def test_whatever_breaks_no_moment_shows_a_part_of_a_gang(registry: Regist
 
 
 async def check_no_gang_was_bound_in_part(registry: Registry, size: int) -> None:
-    changes, _, _ = await registry.store.reader.history(0, None)
+    changes, _, _ = await registry.store.reader.history(registry.store.pool, 0, None)
     bound = [
         change.key.name.partition("-")[0]
         for change in changes

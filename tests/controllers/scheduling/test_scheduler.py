@@ -324,7 +324,7 @@ async def finish_one_pod(registry: Registry) -> None:
 
 async def check_nodes_were_never_overcommitted(registry: Registry, most: int) -> None:
     """By the history: at every revision."""
-    changes, _, _ = await registry.store.reader.history(0, None)
+    changes, _, _ = await registry.store.reader.history(registry.store.pool, 0, None)
     there: dict[str, str] = {}
     for change in changes:
         if change.key.kind != PODS.resource:

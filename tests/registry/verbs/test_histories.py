@@ -233,7 +233,7 @@ async def test_every_watcher_and_every_list_tell_the_same_history(postgres: Post
         await bootstrap(world.replicas[0])
         await happen(world, postgres)
         final = await trying(stores[0].revision)
-        history, _, _ = await stores[0].reader.history(0, None)
+        history, _, _ = await stores[0].reader.history(stores[0].pool, 0, None)
         await the_watchers_know_the_end(world, final)
         states = replayed(history)
         await the_lists_are_the_history(world, states, 0)

@@ -70,7 +70,7 @@ async def test_every_read_gets_the_text(encrypting: Store, dsn: str, keys: KeyFi
         large = await other.list(Query(kind=KIND, limit=10, size=20))  # more than that: it is read in a second step
         changes = await other.history_of(KIND, 0, second)
         versions = await other.reader.versions([first, second])
-        every = (await other.reader.history(0, None))[0]
+        every = (await other.reader.history(other.pool, 0, None))[0]
 
     assert got is not None
     assert [value_of(each.body) for each in (got, *page.heads, *large.heads)] == ["two"] * 3
