@@ -26,12 +26,17 @@ MOST_BYTES = 16 << 20  # of history in one part
 
 
 class History(NamedTuple):
-    """A part of history: revisions in (after, up_to]. The last one reaches to what was newest when it was read."""
+    """A part of history: revisions in (after, up_to].
+
+    is_last:       it reaches to what was newest when it was read.
+    has_deletions: of events or namespaces, which are recorded in Postgres itself.
+    """
 
     after: int
     up_to: int
     versions: Sequence[Version]
-    is_last: bool = False
+    is_last: bool
+    has_deletions: bool
 
 
 class AttemptRow(NamedTuple):
@@ -52,11 +57,14 @@ class Swept(NamedTuple):
 
 
 # The next so many rows of history, or fewer if they are large. Revisions may leap, so a range of them says nothing.
-_NEXT = f"""select coalesce((select revision from job_recorder), 0) as after, max(revision) filter (where before <= $2) as up_to,
-        count(*) filter (where before <= $2) = count(*) and count(*) < $1 as is_last
+_NEXT = f"""select coalesce((select revision from job_recorder), 0) as after,
+        max(revision) filter (where is_in) as up_to,
+        bool_and(is_in) and count(*) < $1 as is_last,
+        bool_or(is_in and change <> 'A' and kind in ('jobs.batch', 'pods')) as has_versions,
+        bool_or(is_in and change = 'D' and kind in ('events', 'namespaces')) as has_deletions
     from (
-        select revision, sum(size) over (order by revision) - size as before from (
-            select revision, {SIZE.format("v")} as size from versions v
+        select revision, kind, change, sum(size) over (order by revision) - size <= $2 as is_in from (
+            select revision, kind, change, {SIZE.format("v")} as size from versions v
             where revision > coalesce((select revision from job_recorder), 0) order by revision limit $1
         ) next
     ) sized"""
@@ -202,12 +210,13 @@ class JobRecordWriter:
 
     async def next_history(self, limit: int) -> History | None:
         """Read what follows of history, at most so many rows of it and, but for one row, MOST_BYTES; None if all is recorded."""
-        ((after, up_to, is_last),) = await call_database(self._pool.fetch(_NEXT, limit, MOST_BYTES))
+        (found,) = await call_database(self._pool.fetch(_NEXT, limit, MOST_BYTES))
+        after, up_to, is_last, has_versions, has_deletions = found
         if up_to is None:
             return None
-        rows = await call_database(self._pool.fetch(_VERSIONS, after, up_to))
+        rows = await call_database(self._pool.fetch(_VERSIONS, after, up_to)) if has_versions else ()
         versions = [version for row in rows if (version := _version_to_record(row))]
-        return History(after, up_to, versions, is_last)
+        return History(after, up_to, versions, is_last, has_deletions)
 
     async def record(
         self,
@@ -232,8 +241,9 @@ class JobRecordWriter:
             await _put(connection, _PUT_ATTEMPTS, _attempt_columns, attempts)
             if attempts:
                 await connection.execute(_TRIM, list({each.job_uid for each in attempts}), MOST_ATTEMPTS)
-            await _record_events(connection, part)
-            await connection.execute(_FORGET, part.after, part.up_to)
+            if part.has_deletions:
+                await _record_events(connection, part)
+                await connection.execute(_FORGET, part.after, part.up_to)
         return True
 
     async def expire(self, before: datetime, limit: int) -> int:
