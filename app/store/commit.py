@@ -111,11 +111,12 @@ class Writer:
         self.origin = uuid4().hex
 
     async def commit(self, writes: Sequence[Write]) -> list[int]:
-        """Commit one write set; the revision of each write. Raises Conflict, Unavailable or OutcomeUnknown."""
+        """Commit one write set; the revision of each write. Raises Conflict, Unavailable or OutcomeUnknown.
+
+        An empty set returns when all that was sent before is committed and delivered, or refused.
+        """
         if self._stopped:
             raise _stopping_error()
-        if not writes:
-            return []
         if len({write.key for write in writes}) < len(writes):
             raise ValueError("a write set may name an object only once")
         waiting = _PendingSet(writes, asyncio.get_running_loop().create_future(), self._feed.unbroken_since)

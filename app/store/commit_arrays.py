@@ -3,7 +3,8 @@
 `commit` lays out each batch before it is sent, and finds by the layout which revision each write got. Pure.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from app.store.write_set import Write
 
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
+_COLUMNS = 15
 _NOTHING_STORED = Contents(_encode(SelectorIndex()).decode(), None, b"")  # of a precondition
 
 
@@ -77,7 +79,10 @@ def parameters_of(layout: Layout, origin: str, keys: KeyRing) -> tuple[object, .
                 *(write.dormant, write.expires_at),
             )
         )
-    *columns, old_indexes, owners, nodes, deleting, dormant, expires_at = map(list, zip(*rows, strict=True))
+    by_column: Iterable[tuple[Any, ...]] = (
+        zip(*rows, strict=True) if rows else repeat((), _COLUMNS)
+    )  # sets may be empty
+    *columns, old_indexes, owners, nodes, deleting, dormant, expires_at = map(list, by_column)
     return (
         *(*columns, _column(old_indexes), _column(owners), _column(nodes), deleting),
         *(origin, _column(dormant), _column(expires_at)),

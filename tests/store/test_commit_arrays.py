@@ -1,7 +1,8 @@
 """Commit arrays: where each write of a batch stands, and which guards are sent once for all sets."""
 
 from app.store import precondition
-from app.store.commit_arrays import lay_out
+from app.store.commit_arrays import lay_out, parameters_of
+from app.store.encryption.encryption import KeyRing
 from tests.store.writes import create, key
 
 HOME, OTHER = precondition(key("home")), precondition(key("other"))
@@ -34,3 +35,20 @@ def test_guards_of_one_object_that_expect_different_things_are_different() -> No
     old, live = precondition(HOME.key, 7), HOME
     a, b = create("a"), create("b")
     assert lay_out([[a, old], [b, live]]).rows == [(0, a), (0, old), (1, b), (1, live)]
+
+
+def test_a_batch_of_empty_sets_has_empty_columns() -> None:
+    """The controllers commit one to wait for what was sent before."""
+    *columns, old_indexes, owners, nodes, deleting, origin, dormant, expires_at = parameters_of(
+        lay_out([[], []]), "me", KeyRing()
+    )
+    assert columns == [[]] * 9
+    assert (old_indexes, owners, nodes, deleting, origin, dormant, expires_at) == (
+        None,
+        None,
+        None,
+        [],
+        "me",
+        None,
+        None,
+    )
