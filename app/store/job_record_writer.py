@@ -29,7 +29,7 @@ class History(NamedTuple):
     """A part of history: revisions in (after, up_to].
 
     is_last:       it reaches to what was newest when it was read.
-    has_deletions: of events or namespaces, which are recorded in Postgres itself.
+    has_deletions: events were deleted in it, which are kept, or namespaces, whose records are deleted.
     """
 
     after: int

@@ -261,11 +261,11 @@ class Reader:
     ) -> tuple[Sequence[Change], int, bool]:
         """The changes in (after, up_to] in order, the revision up to which they are complete, and whether there are more.
 
-        connection: the feed's own. To take one from the pool for each notification costs more than to read what it is about.
-
         Compacted if some of them are gone, be it only of Secrets: whoever follows all kinds would miss a deletion. As in
         `history_of`, the floor is read in the statement that reads the rows. Given a timeline, NewTimeline if there is a
         newer one, or if `after` was not given out here. Changes of the kind `without` are left out.
+
+        connection: the feed's own. To take one from the pool for each notification costs more than to read what it is about.
         """
         sql = """select c.revision as store_revision, greatest(c.floor, c.secrets_floor) as floor, c.timeline, x.*
             from counter c left join lateral (

@@ -16,8 +16,8 @@ import lz4.block
 PACKED = b"\x01"
 LARGEST = 16 << 10  # contents in bytes: an LZ4 block reaches back 64 KiB, dictionary included
 DICTIONARY = (files(__package__) / "dictionary_1.txt").read_bytes()
-# LZ4 reads through all of a dictionary first, which takes longer than to pack a small object. So a kind is packed with the end
-# of the dictionary that is of use to it. Whoever unpacks needs not know: references count backwards.
+# LZ4 reads the whole dictionary before each object, which takes longer than to pack a small one. So each kind is packed with as
+# much of the dictionary's end as it uses. Readers need not know how much: references count backwards.
 _EVENTS = DICTIONARY[-4_890:]
 _ENDS = {"jobs.batch": DICTIONARY, "leases.coordination.k8s.io": DICTIONARY, "pods": DICTIONARY[-9_480:]}
 
