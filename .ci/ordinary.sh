@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 PYTHON=/usr/bin/python3
-MISSING=(bwrap busybox chromium containerd ctr docker dockerd ip iptables kubectl node npm perl podman redis-cli redis-server runc)
+MISSING=(bwrap busybox chromium chromium-headless-shell containerd ctr docker dockerd ip iptables kubectl node npm perl podman redis-cli redis-server runc)
 PARTS=(tests/agent/volumes tests/agent/node/test_rootless.py tests/agent/pods/test_security_context.py tests/agent/pods/test_isolation.py
     tests/agent/pods/test_pods_on_processes.py tests/main/test_agent_process.py tests/runtimes/process/test_runtime.py tests/runtimes/linux/test_folder_removal.py
     tests/postgres/test_embedded_postgres.py)
