@@ -64,7 +64,12 @@ def test_a_workflow_makes_what_can_be_made(name: str) -> None:
 
 def test_every_change_goes_through_the_gate() -> None:
     assert {"push", "pull_request", "workflow_call"} <= WORKFLOWS["ci"][True].keys()
-    assert any(line.endswith("bash .ci/run") for line in commands("ci"))
+    (line,) = commands("ci")
+    assert line.endswith('bash .ci/run "$PART"')
+    (job,) = WORKFLOWS["ci"]["jobs"].values()
+    refused = subprocess.run([ROOT / ".ci" / "run", "none"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == f"no part 'none': name some of {' '.join(job['strategy']['matrix']['part'])}, or none for all\n"
     assert RELEASE["test"]["uses"] == "./.github/workflows/ci.yml"
 
 
