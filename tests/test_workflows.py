@@ -69,7 +69,8 @@ def test_every_change_goes_through_the_gate() -> None:
     (job,) = WORKFLOWS["ci"]["jobs"].values()
     refused = subprocess.run([ROOT / ".ci" / "run", "none"], capture_output=True, text=True, check=False)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr == f"no part 'none': name some of {' '.join(job['strategy']['matrix']['part'])}, or none for all\n"
+    parts = " ".join(job["strategy"]["matrix"]["part"])
+    assert refused.stderr == f"no part 'none': name some of {parts}, or none for all\n"
     assert RELEASE["test"]["uses"] == "./.github/workflows/ci.yml"
 
 
