@@ -155,5 +155,5 @@ def test_a_reader_sees_all_and_may_press_nothing(
         "suspend" not in read_job(api, namespace, "seen")["spec"]
         or not read_job(api, namespace, "seen")["spec"]["suspend"]
     )
-    viewer.errors.clear()  # what it may not read, such as nodes
+    viewer.expect_refusals(403)  # of what it may not read, such as nodes
     viewer.close()

@@ -165,7 +165,7 @@ def test_what_failed_is_told_with_its_reason_and_stays_selected(
     expect(bar(page)).to_contain_text("2 selected")
     alert.get_by_role("button", name="Dismiss").click()
     expect(alert).to_have_count(0)
-    viewer.errors.clear()  # of the 403s
+    viewer.expect_refusals(403)
 
 
 def test_a_few_requests_at_a_time_until_it_is_stopped(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
@@ -295,7 +295,7 @@ def test_a_reader_may_do_nothing_to_rows(
     for name in ("Resume", "Rerun", "Delete"):
         expect(page.get_by_role("menuitem", name=name)).to_have_attribute("title", re.compile("^You may not "))
         expect(page.get_by_role("menuitem", name=name)).to_be_disabled()
-    viewer.errors.clear()  # of namespaces, which it may not list
+    viewer.expect_refusals(403)  # of namespaces, which it may not list
     viewer.close()
 
 

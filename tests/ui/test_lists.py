@@ -187,5 +187,5 @@ def test_a_viewer_without_rights_is_told_so(ui_cluster: Cluster, browser: Browse
     page = viewer.open("/jobs")
 
     expect(page.get_by_role("alert")).to_contain_text("cannot list resource")
-    viewer.errors.clear()  # of the 403
+    viewer.expect_refusals(403)
     viewer.close()

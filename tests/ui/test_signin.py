@@ -29,7 +29,7 @@ def test_the_link_signs_in_once(ui_cluster: Cluster, browser: Browser) -> None:
     second = Viewer.unknown(browser, ui_cluster)
     second.follow(link)
     expect(second.page.get_by_role("alert")).to_contain_text("jobplane page")
-    second.errors.clear()  # of the 403
+    second.expect_refusals(403)
     second.close()
 
 
@@ -61,7 +61,7 @@ def test_a_wrong_token_is_refused_in_words(ui_cluster: Cluster, browser: Browser
     page.get_by_label("Token").fill("wrong")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert")).to_contain_text("does not accept this token")
-    viewer.errors.clear()  # of the 401
+    viewer.expect_refusals(401)
     viewer.close()
 
 
@@ -76,7 +76,7 @@ def test_a_token_that_is_revoked_signs_out(ui_cluster: Cluster, browser: Browser
     api.delete(f"/apis/agents.jobplane.dev/v1/tokens/{newest}").raise_for_status()
 
     expect(page.get_by_label("Token")).to_be_visible()
-    viewer.errors.clear()  # of the 401
+    viewer.expect_refusals(401)
     viewer.close()
 
 
