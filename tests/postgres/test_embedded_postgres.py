@@ -24,6 +24,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from app.postgres import postgres_binaries, postgres_folder
 from app.postgres.embedded_postgres import Postgres
 from app.postgres.postgres_binaries import SetupError
+from tests.memory_folder import memory_folder
 
 ROOT = os.geteuid() == 0
 DEADLINE = 60
@@ -36,7 +37,7 @@ UNDER = {"user": ACCOUNT.uid, "group": ACCOUNT.gid, "extra_groups": []} if ROOT 
 @contextmanager
 def open_folder() -> Iterator[Path]:
     """Where other accounts may walk. pytest's own folders are for root alone, and every pytest that starts sees to it."""
-    path = Path(tempfile.mkdtemp(prefix="jobplane-test-"))
+    path = Path(tempfile.mkdtemp(prefix="jobplane-test-", dir=memory_folder()))
     path.chmod(0o711)
     yield path
     shutil.rmtree(path)

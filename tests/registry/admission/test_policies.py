@@ -14,6 +14,7 @@ from app.kinds.admission.validating_admission_policy_binding import KIND as BIND
 from app.kinds.core.configmap import KIND as CONFIG_MAPS
 from app.machinery.base import Object
 from app.machinery.errors import ApiError
+from app.registry.admission.policy_evaluator import PolicyEvaluator
 from app.registry.admission.requester import REQUESTER, ServiceAccountUser
 from app.registry.verbs import deletion, objects
 from app.registry.verbs.objects import Answer, Registry
@@ -29,6 +30,14 @@ TEAM = {
 SLOW = "[{0}].all(a, [{0}].all(b, !object.metadata.annotations['a'].matches('(a|aa|aaa|b)*c')))".format(
     ",".join(map(str, range(90)))
 )
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture
+def registry(restored: Registry) -> Registry:
+    """One for all tests: a policy process takes most of a second to start."""
+    return restored
 
 
 async def a_policy(registry: Registry, *validations: dict, rule: dict = JOB_RULE, name: str = "p", **spec: Any) -> None:
@@ -260,6 +269,7 @@ async def test_a_refusal_never_comes_from_a_binding_that_is_gone(registry: Regis
 
 
 async def test_without_a_policy_about_it_nothing_is_started(registry: Registry) -> None:
+    registry.admission.reviewer.evaluator = PolicyEvaluator()
     await a_policy(registry, TEAM)
     await a_binding(registry)
 

@@ -3,10 +3,11 @@
 import asyncio
 import importlib
 import json
+import os
 import pkgutil
 import re
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -33,7 +34,7 @@ from app.store.packing.packing import pack_body
 from app.store.schema.migrate import MIGRATIONS, migrate, newest, run_alembic
 from app.store.schema.tables import METADATA
 from scripts.make_migration import write_migration
-from tests.conftest import database
+from tests.conftest import database, migrated_server
 from tests.registry.examples import JOBS, PODS, a_job, a_pod, create, named
 from tests.store.encryption.test_master_keys import key_file, new_line
 from tests.store.writes import create as a_thing
@@ -239,13 +240,20 @@ CHANGES = {
 }
 
 
+@pytest.fixture(scope="module")
+def machine_server() -> Iterator[str]:
+    """The machine's Postgres, which has two ways of compression where that of the wheel has one."""
+    with migrated_server(os.environ) as dsn:
+        yield dsn
+
+
 @pytest.fixture
-async def migrated(server: str, template: str) -> AsyncIterator[str]:
+async def migrated(machine_server: str) -> AsyncIterator[str]:
     """A migrated database of the test's own, which need not be as it was in the end."""
     name = f"copy_{token_hex(4)}"
-    await query(server, f"create database {name} template {template}")
-    yield database(server, name)
-    await query(server, f"drop database {name} with (force)")
+    await query(machine_server, f"create database {name} template postgres")
+    yield database(machine_server, name)
+    await query(machine_server, f"drop database {name} with (force)")
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
