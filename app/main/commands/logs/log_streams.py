@@ -72,7 +72,11 @@ class LogStreams:
     async def _print(self, pod: Pod) -> None:
         async with self._turns:
             out = LinePrefixer(self._write, self._prefix(pod))
-            await print_log(self._api, pod, out.write, self._how)
+            try:
+                await print_log(self._api, pod, out.write, self._how)
+            except ApiError as error:
+                if error.code != NOT_FOUND:  # the pod was deleted, and no log of it is kept: it had printed nothing
+                    raise
             out.end()
 
     def _prefix(self, pod: Pod) -> bytes:

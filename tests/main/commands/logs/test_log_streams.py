@@ -3,19 +3,29 @@
 import asyncio
 import ssl
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from app.client.api import Api
-from app.kinds.pod.container import Container
-from app.kinds.pod.pod import Pod, PodSpec
+from app.kinds.pod.container import Container, ContainerState, ContainerStateRunning, ContainerStatus
+from app.kinds.pod.pod import Pod, PodSpec, PodStatus
 from app.machinery.base import ObjectMeta
+from app.machinery.errors import ApiError
 from app.main.commands.logs import log_streams
 from app.main.commands.logs.log_choice import Following
 
 POD = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="u"), spec=PodSpec(containers=(Container(name="c"),)))
+_RUNNING = ContainerState(running=ContainerStateRunning())
+STARTED = Pod(
+    metadata=POD.metadata,
+    spec=POD.spec,
+    status=PodStatus(container_statuses=(ContainerStatus(name="c", state=_RUNNING),)),
+)
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 # Two of them at the same moment, and all in one second, from before the end that is asked for.
 LINES = [
     (b"2026-03-01T12:00:00.100000000Z", b"before"),
@@ -62,18 +72,45 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_streams, "RETRY_SECONDS", 0)
 
 
-async def printed(query: dict[str, str], *breaks: int) -> AsyncIterator[bytes]:
-    server = await asyncio.start_server(BreakingApi(*breaks).serve, "127.0.0.1", 0)
+@asynccontextmanager
+async def connected(serve: Serve) -> AsyncIterator[Api]:
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     api = Api(f"http://127.0.0.1:{port}", "", tls=ssl.create_default_context())
-    said: list[bytes] = []
     try:
-        await log_streams.print_log(api, POD, said.append, Following(query=query))
+        yield api
     finally:
         await api.close()
         server.close()
+
+
+async def printed(query: dict[str, str], *breaks: int) -> AsyncIterator[bytes]:
+    said: list[bytes] = []
+    async with connected(BreakingApi(*breaks).serve) as api:
+        await log_streams.print_log(api, POD, said.append, Following(query=query))
     for each in b"".join(said).splitlines():
         yield each
+
+
+async def refuse(status: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(HEAD % status + b"0\r\n\r\n")
+    await writer.drain()
+    writer.close()
+
+
+@pytest.mark.parametrize("status", [b"404 Not Found", b"403 Forbidden"])
+async def test_a_pod_that_was_deleted_before_it_printed_has_nothing_to_show(status: bytes) -> None:
+    """As a Job whose time is over at once; any other refusal is told."""
+    said: list[bytes] = []
+    told = nullcontext() if b"404" in status else pytest.raises(ApiError)
+    async with connected(partial(refuse, status)) as api:
+        streams = log_streams.LogStreams(api, said.append, has_many=False)
+        streams.start([STARTED])
+        with told:
+            await streams.finish()
+
+    assert said == []
 
 
 LONG = [(b"2026-03-01T13:00:00.5+01:00", b"x" * 16384 + b"2026-03-01T13:00:00.6+01:00 " + b"y" * 9), (b"", b"no time")]
