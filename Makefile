@@ -7,6 +7,10 @@ READY := $(VENV)/.ready
 SECURITY := $(VENV)/security
 DOCUMENTS := $(addprefix tests/conformance/,test_documents.py test_document_commands.py test_document_nodes.py)
 WHOLE := tests/e2e tests/conformance tests/manual
+# Those that bring machines, engines, installations or an identity provider of their own, or kill by the dozen: a third of the
+# whole gate's time. `.ci/run` leaves them out unless it is told `slow`; in CI they have a machine of their own (decision 47).
+SLOW := $(patsubst %,tests/e2e/test_%.py,clients compose database_away engine_isolation fleet isolation names node_kills oidc recipe \
+	record_kills rotation scheduler_kill storage systemd three_nodes wheel)
 # A process that has driven a browser cannot run coroutines of tests any more: hence processes of their own.
 BROWSER := tests/ui
 # What only `make test-long` runs.
@@ -19,7 +23,7 @@ WEEK_AGO = $(shell $(BIN)/python -c 'from datetime import *; print((datetime.now
 # The modules of the tests are compiled once, and not by each process that runs some of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup page demo check test test-units test-whole test-browser test-long wheel sbom vulnerabilities bench up numbers generate migration settings lock clean
+.PHONY: setup page demo check test test-units test-whole test-slow test-browser test-long wheel sbom vulnerabilities bench up numbers generate migration settings lock clean
 
 setup: $(READY)
 	@scripts/page.sh $(VENV) || true
@@ -50,7 +54,7 @@ test: check
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	@$(MAKE) --no-print-directory --keep-going test-units test-whole test-browser
+	@$(MAKE) --no-print-directory --keep-going test-units test-whole test-slow test-browser
 endif
 
 test-units: setup
@@ -58,7 +62,10 @@ test-units: setup
 
 # What starts whole Jobplanes: a file's tests share one. They mostly wait: hence more of them than two cores.
 test-whole: setup
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS))
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS) $(SLOW))
+
+test-slow: setup
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOW)
 
 test-browser: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(BROWSER)
