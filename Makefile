@@ -7,10 +7,10 @@ READY := $(VENV)/.ready
 SECURITY := $(VENV)/security
 DOCUMENTS := $(addprefix tests/conformance/,test_documents.py test_document_commands.py test_document_nodes.py)
 WHOLE := tests/e2e tests/conformance tests/manual
-# Those that bring machines, engines, installations or an identity provider of their own, or kill by the dozen: a third of the
-# whole gate's time. `.ci/run` leaves them out unless it is told `slow`; in CI they have a machine of their own (decision 47).
-SLOW := $(patsubst %,tests/e2e/test_%.py,clients compose database_away engine_isolation fleet isolation names node_kills oidc recipe \
-	record_kills rotation scheduler_kill storage systemd three_nodes wheel)
+# Those that bring machines, engines, installations or an identity provider of their own, kill by the dozen, or run the manual:
+# half of the time of whole Jobplanes. `.ci/run` runs them if it is told `slow`; the workflow does so for each change (decision 47).
+SLOW := tests/manual/test_pages.py $(patsubst %,tests/e2e/test_%.py,clients compose database_away encrypted_secrets engine_isolation \
+	fleet isolation names node_kills oidc recipe record_kills rotation scheduler_kill storage systemd three_nodes wheel)
 # A process that has driven a browser cannot run coroutines of tests any more: hence processes of their own.
 BROWSER := tests/ui
 # What only `make test-long` runs.
