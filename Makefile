@@ -61,11 +61,13 @@ test-units: setup
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER) $(OPERATORS))
 
 # What starts whole Jobplanes: a file's tests share one. They mostly wait: hence more of them than two cores.
+PYTEST_WHOLE = $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+
 test-whole: setup
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS) $(SLOW))
+	$(PYTEST_WHOLE) $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS) $(SLOW))
 
 test-slow: setup
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SLOW)
+	$(PYTEST_WHOLE) $(SLOW)
 
 test-browser: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(BROWSER)

@@ -75,7 +75,8 @@ class LogStreams:
             try:
                 await print_log(self._api, pod, out.write, self._how)
             except ApiError as error:
-                if error.code != NOT_FOUND:  # the pod was deleted, and no log of it is kept: it had printed nothing
+                # A deleted pod that had printed nothing has no kept log: the whole log is kept before a pod ends.
+                if error.code != NOT_FOUND:
                     raise
             out.end()
 
