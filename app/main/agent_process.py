@@ -55,6 +55,7 @@ NOT_JOINED = (
 )
 TRIMMED_EVERY = 10.0  # seconds
 LOCK, LOCK_SECONDS, LOCK_PAUSE = "agent.lock", 2.0, 0.1  # the agent before may have been killed a moment ago
+API_SECONDS, API_PAUSE = 30.0, 0.05  # for the API of the same `up` to listen
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 logger = Logger(__name__)
@@ -211,6 +212,7 @@ async def _run_agent(config: AgentConfig, name: RuntimeName, running: "list[Agen
     runtime = _runtime(config, name)
     if has_parent():  # a part of `up`, which stops the API at the same time: there is no API to report a shutdown to
         config = replace(config, shutdown_grace_period=timedelta(), shutdown_grace_period_critical_pods=timedelta())
+        await _wait_for_api(config.server)
     config = await _with_credential(config, fresh=fresh)
     metrics = _metrics(config)
     running.append(Agent(config, runtime, inventory=inventory, metrics=metrics))
@@ -224,6 +226,26 @@ async def _run_agent(config: AgentConfig, name: RuntimeName, running: "list[Agen
         raise CommandError(str(error)) from error
     finally:
         await runtime.close()
+
+
+async def _wait_for_api(server: str) -> None:
+    """Wait for the API, beside which `up` starts the agent: what fails before is logged, and tried again seconds later.
+
+    Returns in any case after a while. Until the API has listed the node's pods, an agent can do nothing with them.
+    """
+    at = urlsplit(server)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(API_SECONDS):
+            while not await _listens(at.hostname or "", at.port or 80):  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(API_PAUSE)
+
+
+async def _listens(host: str, port: int) -> bool:
+    with suppress(OSError):
+        _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+        return True
+    return False
 
 
 def _metrics(config: AgentConfig) -> "AgentMetrics | None":
